@@ -33,6 +33,14 @@ struct tt_verbs_settings {
 	size_t registered_bytes; /* limit of the registration cache, bytes; 0: none */
 };
 
+#define TT_ANNOUNCED 36
+
+/* What a rank lets the other ranks know before it opens a transport, perhaps before it knows them */
+struct tt_announcement {
+	uint8_t bytes[TT_ANNOUNCED]; /* 0: nothing */
+	int fd;                      /* for open; -1: none */
+};
+
 /* Facts and services that a transport gets from comm, or from a test. Valid until close. */
 struct tt_world {
 	int rank, nranks;
@@ -54,6 +62,13 @@ struct tt_world {
 	 * not yet | < 0, TT_TIMEOUT: not connected within the time-out. Neither blocks. */
 	int (*dial)(void *ctx, int peer, int channel);
 	int (*take)(void *ctx, int peer, int channel, int *ret_fd, struct tt_data_keys *ret_keys);
+	/* For transports with announce, only during open: the bytes of a rank's announcement; this rank's own
+	 * announcement, of which open takes the descriptor. */
+	void (*announced)(void *ctx, int rank, uint8_t ret_bytes[TT_ANNOUNCED]);
+	struct tt_announcement *announcement;
+	/* Only during open, may be NULL: has another rank failed, for which open need not wait then? 0 | < 0 with
+	 * the sentence */
+	int (*broken)(void *ctx);
 	/* Allgather among all ranks, only during open: all[r * bytes] = mine of rank r.
 	 * Blocks. Returns 0 | < 0. */
 	int (*allgather)(void *ctx, const void *mine, size_t bytes, void *all);
@@ -160,16 +175,28 @@ struct tt_transport {
 	/* Does this host have the transport? 1 | 0 with the reason in why. Thread: any. */
 	int (*probe)(char *why, size_t bytes);
 
+	/* Optional, with settle (shm): this rank's announcement. A rank that is alone on its host, or does
+	 * not open this transport, announces nothing (0, fd -1) without a call. Thread: any. Blocks: no.
+	 * Returns 0 | TT_SYSTEM */
+	int (*announce)(struct tt_announcement *ret);
+
 	/* Make this rank's endpoint. Collective: every rank of the world calls open, in the same
 	 * order of transports. Blocks: until deadline_ns.
 	 * Returns 0 | TT_SYSTEM, TT_TIMEOUT, TT_REMOTE. */
 	int (*open)(const struct tt_world *world, struct tt_endpoint **ret_ep);
 
-	/* Can this endpoint reach the peer? Both sides give the same answer. Of a communicator of many
-	 * ranks the questions are few: alike is the first rank behind peer for which the answer, or
-	 * that of emulated, may be another one; NULL: peer + 1. */
+	/* Can this endpoint reach the peer? Both sides give the same answer; before settle, they give it if both
+	 * have joined. Of a communicator of many ranks the questions are few: alike is the first rank behind peer
+	 * for which the answer, or that of emulated, may be another one; NULL: peer + 1. */
 	bool (*reaches)(struct tt_endpoint *ep, int peer);
 	int (*alike)(const struct tt_endpoint *ep, int peer);
+
+	/* Optional, both with announce. joined: has open done what this rank's part of it was? settle: with the
+	 * answers of all ranks, which have returned from open; those that have not joined are not reached. Returns
+	 * whether some peer is not reached any more. Before any other operation but reaches and close. */
+	bool (*joined)(const struct tt_endpoint *ep);
+	bool (*settle)(struct tt_endpoint *ep, bool (*has_joined)(const void *ctx, int rank),
+		       const void *ctx);
 
 	/* Optional: does a software-emulated NIC carry the pair, so that other transports may be
 	 * faster? Both sides give the same answer. */

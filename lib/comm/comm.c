@@ -230,7 +230,8 @@ static int use_facts(tuttiComm_t c, const struct tt_env *env, const struct tt_pa
 	return rc;
 }
 
-int tt_comm_facts(tuttiComm_t c, const struct tt_env *env, struct tt_rank_facts *ret_facts)
+int tt_comm_facts(tuttiComm_t c, struct tt_control *ctl, const struct tt_env *env,
+		  struct tt_rank_facts *ret_facts)
 {
 	struct tt_rank_facts *mine = ret_facts;
 	int rc;
@@ -243,7 +244,8 @@ int tt_comm_facts(tuttiComm_t c, const struct tt_env *env, struct tt_rank_facts 
 	if (c->nranks > 2)
 		mine->locality = tt_locality_read(TT_SYS, mine->cores.mask);
 	rc = tt_accelerator.open(c, env, &mine->device);
-	return rc ? rc : tt_tuning_read(c, env->tuning, &mine->tuning_bytes);
+	rc = rc ? rc : tt_tuning_read(c, env->tuning, &mine->tuning_bytes);
+	return rc ? rc : tt_paths_announce(c, ctl);
 }
 
 /* Wakes this rank, which may sleep in a transport: another rank broke the communicator, or has
@@ -307,6 +309,7 @@ tuttiComm_t tt_comm_alloc(int rank, int nranks)
 	c->fork_count = tt_forks;
 	c->rank = rank;
 	c->nranks = nranks;
+	c->paths.announcement.fd = -1;
 	c->paths.npaths = 1;
 	c->paths.path[0].ep = c->paths.ep;
 	pthread_mutex_init(&c->lock, NULL);
@@ -373,24 +376,26 @@ static int raise_failure(tuttiComm_t c, int rc)
 	return rc;
 }
 
-static int prepare(tuttiComm_t c, const struct tt_env *env, const struct tt_parts *all)
+static int prepare(tuttiComm_t c, const struct tt_env *env,
+		   const struct tt_parts all[TT_FIRST_COLUMNS])
 {
 	int rc;
 
 	find_hosts(c);
-	if ((rc = use_facts(c, env, all)) || (rc = open_trace(c, env)) || (rc = tt_paths_open(c)) ||
+	if ((rc = use_facts(c, env, &all[TT_COLUMN_FACTS])) || (rc = open_trace(c, env)) ||
+	    (rc = tt_paths_open(c, &all[TT_COLUMN_ANNOUNCED])) ||
 	    (rc = tt_am_make(c->ctl, c->rank, c->nranks, c->settings.timeout_ms, &c->am)))
 		return rc;
 	tt_control_describe(c->ctl, c->mark, c->settings.name);
 	return enter_ras(c, env);
 }
 
-int tt_comm_prepare(tuttiComm_t c, const struct tt_env *env, const struct tt_parts *all,
-		    uint64_t mark)
+int tt_comm_prepare(tuttiComm_t c, const struct tt_env *env,
+		    const struct tt_parts all[TT_FIRST_COLUMNS], uint64_t mark)
 {
-	int rc = compare_settings(c, all); /* every rank finds the same */
+	int rc = compare_settings(c, &all[TT_COLUMN_FACTS]); /* every rank finds the same */
 
-	c->mark = mark ? mark : facts_of(all, 0).mark;
+	c->mark = mark ? mark : facts_of(&all[TT_COLUMN_FACTS], 0).mark;
 	return rc ? rc : raise_failure(c, prepare(c, env, all));
 }
 
@@ -410,16 +415,17 @@ int tt_comm_setup(tuttiComm_t c, const struct tt_env *env)
 {
 	struct tt_rank_facts mine;
 	struct tt_path_facts path;
-	struct tt_parts all = { .mine = &mine, .bytes = sizeof(mine) },
-			paths = { .mine = &path, .bytes = sizeof(path) };
-	int rc = tt_comm_facts(c, env, &mine);
+	struct tt_parts all[TT_FIRST_COLUMNS], paths = { .mine = &path, .bytes = sizeof(path) };
+	int rc = tt_comm_facts(c, c->ctl, env, &mine);
 
+	tt_comm_columns(&mine, &c->paths.announcement, all);
 	mine.mark = c->rank ? 0 : tt_mix(tt_now_ns(), (uint64_t)getpid());
-	rc = rc ? rc : tt_control_allgather_columns(c->ctl, &all, 1, c->setup_deadline_ns);
+	rc = rc ? rc
+		: tt_control_allgather_columns(c->ctl, all, TT_FIRST_COLUMNS, c->setup_deadline_ns);
 	if (rc)
 		return raise_failure(c, rc);
-	rc = tt_comm_prepare(c, env, &all, 0);
-	tt_parts_free(&all);
+	rc = tt_comm_prepare(c, env, all, 0);
+	tt_comm_free_columns(all);
 	if (rc)
 		return rc;
 	if ((rc = tt_paths_facts(c, &path)) ||

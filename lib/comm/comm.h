@@ -109,6 +109,9 @@ struct tt_comm_hosts {
 /* paths.c: transports and paths to peers */
 struct tt_comm_paths {
 	struct tt_world world, nic_world; /* nic_world: for the verbs transport */
+	/* while transports open: the announcement of this rank, and those of all */
+	struct tt_announcement announcement;
+	const struct tt_parts *announced;
 	struct tt_endpoint *ep[TT_MAX_TRANSPORTS];
 	int nep;
 	/* [0]: the first transport that reaches the peer. [1]: only if all hosts reach each other

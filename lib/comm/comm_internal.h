@@ -14,9 +14,10 @@ int tt_comm_settings(tuttiComm_t comm, const struct tuttiComm *parent, const tut
  * itself before its 17th step. 0 | TT_ARG */
 int tt_comm_fault(tuttiComm_t comm, const char *fault);
 
-/* A communicator is set up in two exchanges of all its ranks: of their facts, which the ranks have
- * before they know each other, and of facts about paths, when each rank has opened its transports. A
+/* A communicator is set up in two exchanges of all its ranks: of their facts and announcements (transport.h), which
+ * the ranks have before they know each other, and of facts about paths, when each rank has opened its transports. A
  * split exchanges both among the ranks of the parent. */
+enum { TT_COLUMN_FACTS, TT_COLUMN_ANNOUNCED, TT_FIRST_COLUMNS };
 struct tt_rank_facts {
 	char transport[16], algo[64];
 	struct tt_cores cores;
@@ -25,12 +26,29 @@ struct tt_rank_facts {
 	uint64_t machine;            /* 0: unknown, or TUTTI_HOST_ID says otherwise */
 	bool device;
 };
-/* Finds the facts of this rank, and opens its accelerator. 0 | TT_ARG, TT_CUDA, TT_SYSTEM */
-int tt_comm_facts(tuttiComm_t comm, const struct tt_env *env, struct tt_rank_facts *ret_facts);
-/* Prepares a communicator that has its control, with the facts of all its ranks; mark: its own, 0: the
- * one of rank 0. After a failure control tells the other ranks at once. 0 | < 0 */
-int tt_comm_prepare(tuttiComm_t comm, const struct tt_env *env, const struct tt_parts *all,
-		    uint64_t mark);
+static inline void tt_comm_columns(const struct tt_rank_facts *facts,
+				   const struct tt_announcement *announcement,
+				   struct tt_parts ret[TT_FIRST_COLUMNS])
+{
+	ret[TT_COLUMN_FACTS] = (struct tt_parts){ .mine = facts, .bytes = sizeof(*facts) };
+	ret[TT_COLUMN_ANNOUNCED] = (struct tt_parts){ .mine = announcement->bytes,
+						      .bytes = TT_ANNOUNCED };
+}
+
+static inline void tt_comm_free_columns(struct tt_parts all[TT_FIRST_COLUMNS])
+{
+	for (int i = 0; i < TT_FIRST_COLUMNS; i++)
+		tt_parts_free(&all[i]);
+}
+
+/* Finds the facts of this rank, opens its accelerator, and announces it to all ranks of ctl, which is the
+ * communicator's or its parent's. 0 | TT_ARG, TT_CUDA, TT_SYSTEM */
+int tt_comm_facts(tuttiComm_t comm, struct tt_control *ctl, const struct tt_env *env,
+		  struct tt_rank_facts *ret_facts);
+/* Prepares a communicator that has its control, with the first exchange's parts of all its ranks; mark: its own, 0:
+ * the one of rank 0. After a failure control tells the other ranks at once. 0 | < 0 */
+int tt_comm_prepare(tuttiComm_t comm, const struct tt_env *env,
+		    const struct tt_parts all[TT_FIRST_COLUMNS], uint64_t mark);
 /* Completes it, with tt_path_facts of all its ranks. 0 | < 0, the same on all ranks */
 int tt_comm_complete(tuttiComm_t comm, const struct tt_parts *all);
 /* All of these, with two exchanges. Collective. 0 | as tuttiCommInitRank; then all ranks fail. */

@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "comm/accelerator.h"
 #include "comm/paths.h"
@@ -48,6 +49,20 @@ static int allgather(void *ctx, const void *mine, size_t bytes, void *all)
 	tuttiComm_t c = ctx;
 
 	return tt_control_allgather(c->ctl, mine, bytes, all, c->paths.world.deadline_ns);
+}
+
+static void announced(void *ctx, int rank, uint8_t ret_bytes[TT_ANNOUNCED])
+{
+	tuttiComm_t c = ctx;
+
+	tt_part_get(c->paths.announced, rank, ret_bytes);
+}
+
+static int broken(void *ctx)
+{
+	struct tt_control *ctl = ((tuttiComm_t)ctx)->ctl;
+
+	return tt_control_broken(ctl) ? tt_control_fail(ctl) : 0;
 }
 
 static int fetch(void *ctx, void *to, const void *from, size_t bytes)
@@ -238,6 +253,7 @@ static unsigned choose_transport(tuttiComm_t c, int peer, int *ret_end)
 /* 0 | TT_SYSTEM */
 static int choose_transports(tuttiComm_t c)
 {
+	c->paths.path[0].nruns = 0;
 	for (int peer = 0, end; peer < c->nranks; peer = end)
 		if (!add_run(&c->paths.path[0], peer, choose_transport(c, peer, &end)))
 			return no_memory(c);
@@ -273,6 +289,7 @@ static int make_nic_paths(tuttiComm_t c, struct tt_path path[2])
 {
 	uint8_t tcp = number_of(c, &tt_tcp), verbs = number_of(c, &tt_verbs);
 
+	path[0].nruns = path[1].nruns = 0;
 	for (int peer = 0; peer < c->nranks; peer++) {
 		bool same_host = tt_topology_host(&c->hosts.topology, peer) ==
 				 tt_topology_host(&c->hosts.topology, c->rank);
@@ -352,6 +369,31 @@ static void summarize_paths(tuttiComm_t c)
 
 /* ---- open ------------------------------------------------------------------------------------ */
 
+/* The one transport with announcements, NULL: the settings leave it out */
+static const struct tt_transport *announcing(tuttiComm_t c)
+{
+	for (const struct tt_transport *const *t = tt_transports; *t; t++)
+		if ((*t)->announce)
+			return excluded(c, *t) ? NULL : *t;
+	return NULL;
+}
+
+int tt_paths_announce(tuttiComm_t c, struct tt_control *ctl)
+{
+	const struct tt_transport *t = announcing(c);
+	const struct tt_counted_bits *firsts;
+	int nhosts;
+	const int *host_of = tt_control_hosts(ctl, &firsts, &nhosts);
+	int host = tt_host_number(host_of, firsts, c->rank);
+
+	if (!t || nhosts == c->nranks)
+		return 0;
+	for (int r = 0; r < c->nranks; r++)
+		if (r != c->rank && tt_host_number(host_of, firsts, r) == host)
+			return t->announce(&c->paths.announcement);
+	return 0;
+}
+
 static struct tt_world world_of(tuttiComm_t c, const struct tt_connectivity *facts)
 {
 	/* a tile must not split an element */
@@ -372,13 +414,16 @@ static struct tt_world world_of(tuttiComm_t c, const struct tt_connectivity *fac
 		.ib = &c->settings.ib,
 		.dial = dial,
 		.take = take,
+		.announced = announced,
+		.announcement = &c->paths.announcement,
+		.broken = broken,
 		.allgather = allgather,
 		.fetch = fetch,
 		.ctx = c,
 	};
 }
 
-int tt_paths_open(tuttiComm_t c)
+int tt_paths_open(tuttiComm_t c, const struct tt_parts *parts)
 {
 	struct tt_connectivity facts;
 	int rc = check_name(c);
@@ -394,10 +439,44 @@ int tt_paths_open(tuttiComm_t c)
 	c->paths.nic_world.dial = dial_nic;
 	c->paths.nic_world.take = take_nic;
 	c->paths.nic_world.software = is_soft_nic_faster(c);
-	for (const struct tt_transport *const *t = tt_transports; *t; t++)
-		if (allowed(c, *t) && (rc = open_one(c, *t)))
-			return rc;
-	return choose_transports(c);
+	c->paths.announced = parts;
+	for (const struct tt_transport *const *t = tt_transports; *t && !rc; t++)
+		if (allowed(c, *t))
+			rc = open_one(c, *t);
+	c->paths.announced = NULL;
+	return rc ? rc : choose_transports(c);
+}
+
+/* The endpoint of the transport with announcements, or NULL */
+static struct tt_endpoint *announced_endpoint(tuttiComm_t c)
+{
+	for (int i = 0; i < c->paths.nep; i++)
+		if (c->paths.ep[i]->t->announce)
+			return c->paths.ep[i];
+	return NULL;
+}
+
+static bool has_joined(const void *ctx, int rank)
+{
+	struct tt_path_facts facts;
+
+	tt_part_get(ctx, rank, &facts);
+	return facts.joined != 0;
+}
+
+/* Peers that have not joined go by another transport. 0 | TT_SYSTEM */
+static int settle(tuttiComm_t c, const struct tt_parts *all)
+{
+	struct tt_endpoint *ep = announced_endpoint(c);
+
+	int rc = 0;
+
+	if (ep && ep->t->settle(ep, has_joined, all)) {
+		rc = choose_transports(c);
+		if (!rc && c->paths.nic_path[0].nruns)
+			rc = make_nic_paths(c, c->paths.nic_path);
+	}
+	return rc;
 }
 
 static int check_facts(tuttiComm_t c, int rank, const struct tt_path_facts *f)
@@ -424,7 +503,10 @@ static bool make_received(tuttiComm_t c)
 
 int tt_paths_facts(tuttiComm_t c, struct tt_path_facts *ret_facts)
 {
-	*ret_facts = (struct tt_path_facts){ -1, (int32_t)nic_class_to_all(c) };
+	struct tt_endpoint *ep = announced_endpoint(c);
+
+	*ret_facts = (struct tt_path_facts){ -1, (int32_t)nic_class_to_all(c),
+					     ep && ep->t->joined(ep) };
 	for (int i = c->paths.path[0].nruns - 1; i >= 0; i--)
 		if (!c->paths.path[0].run[i].via)
 			ret_facts->unreached = c->paths.path[0].run[i].first;
@@ -452,7 +534,7 @@ int tt_paths_agree(tuttiComm_t c, const struct tt_parts *all)
 {
 	/* this rank's own verdict counts, too: the parts come from other processes */
 	bool has_nics = nic_class_to_all(c) != TT_NO_NIC;
-	int rc = 0;
+	int rc = settle(c, all);
 
 	for (int r = 0; r < c->nranks && !rc; r = tt_part_end(all, r)) {
 		struct tt_path_facts f;
@@ -480,6 +562,9 @@ void tt_paths_close(tuttiComm_t c)
 		c->paths.nep--;
 		c->paths.ep[c->paths.nep]->t->close(c->paths.ep[c->paths.nep]);
 	}
+	if (c->paths.announcement.fd >= 0)
+		close(c->paths.announcement.fd);
+	c->paths.announcement.fd = -1;
 }
 
 /* ---- links ----------------------------------------------------------------------------------- */

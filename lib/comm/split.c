@@ -2,8 +2,8 @@
  * split.c - a communicator of a subset of the ranks of another one
  *
  * Called by api. All ranks of the parent take part, in two exchanges among them: their colors with
- * their facts, and the outcome with facts about their paths. Transports that know their peers by an
- * exchange of their own, and GPUs, add theirs. shrink.c does the same without the dead ranks.
+ * their facts and announcements, and the outcome with facts about their paths. NICs and GPUs add exchanges
+ * of their own. shrink.c does the same without the dead ranks.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -81,7 +81,8 @@ int tt_comm_split(tuttiComm_t parent, int color, int key, const tuttiConfig_t *c
 {
 	struct tt_rank_facts mine = { 0 };
 	struct tt_path_facts path = { 0 };
-	struct tt_parts all = { .mine = &mine, .bytes = sizeof(mine) },
+	struct tt_announcement none = { .fd = -1 };
+	struct tt_parts all[TT_FIRST_COLUMNS] = { 0 },
 			paths = { .mine = &path, .bytes = sizeof(path) };
 	struct tt_env env;
 	struct tt_control *ctl = NULL;
@@ -93,23 +94,24 @@ int tt_comm_split(tuttiComm_t parent, int color, int key, const tuttiConfig_t *c
 	if (!code && color >= 0)
 		code = tt_comm_child(parent, config, &env, &c);
 	if (c)
-		code = tt_comm_facts(c, &env, &mine);
-	rc = tt_control_split(parent->ctl, color, key, code, parent->settings.timeout_ms, &all,
-			      &ctl, &rank, &nranks);
+		code = tt_comm_facts(c, parent->ctl, &env, &mine);
+	tt_comm_columns(&mine, c ? &c->paths.announcement : &none, all);
+	rc = tt_control_split(parent->ctl, color, key, code, parent->settings.timeout_ms, all,
+			      TT_FIRST_COLUMNS, &ctl, &rank, &nranks);
 	if (!rc && c) {
 		c->ctl = ctl;
 		c->rank = rank;
 		c->nranks = nranks;
-		rc = prepare(parent, c, color, &env, &all, &path);
+		rc = prepare(parent, c, color, &env, all, &path);
 	}
 	rc = agree(parent, rc, &paths, deadline_ns);
 	if (!rc && c) {
-		paths.rank_of = all.rank_of;
+		paths.rank_of = all[0].rank_of;
 		rc = tt_comm_complete(c, &paths);
 	}
 	tt_parts_free(&paths);
-	tt_parts_free(&all);
-	free(all.rank_of);
+	tt_comm_free_columns(all);
+	free(all[0].rank_of);
 	tt_control_formed(parent->ctl);
 	if (rc) {
 		tt_comm_free(c);

@@ -108,11 +108,12 @@ struct tt_parts;
  * code: 0, or the reason why this rank cannot split (the sentence is the thread's last error):
  * then no rank splits. After a failure the sentences differ: tt_control_agree. Whatever breaks
  * parent breaks the new control, until tt_control_formed, which the caller calls in any case,
- * after tt_control_agree: no rank may leave parent before every rank is connected. facts: one more
- * part of each rank of parent; after success the caller frees it and its rank_of; NULL: none. Blocks:
- * until timeout_ms. */
+ * after tt_control_agree: no rank may leave parent before every rank is connected. facts: nfacts more
+ * parts of each rank of parent, at most TT_SPLIT_FACTS; after success the caller frees them and the one rank_of
+ * that they share. Blocks: until timeout_ms. */
+#define TT_SPLIT_FACTS 2
 int tt_control_split(struct tt_control *parent, int color, int key, int code, uint32_t timeout_ms,
-		     struct tt_parts *facts, struct tt_control **ret_ctl, int *ret_rank,
+		     struct tt_parts *facts, int nfacts, struct tt_control **ret_ctl, int *ret_rank,
 		     int *ret_nranks);
 
 void tt_control_formed(struct tt_control *parent);

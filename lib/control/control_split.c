@@ -212,29 +212,35 @@ static int connect_members(struct tt_control *parent, const struct split_record 
 
 /* The records of all ranks, and their facts */
 static int exchange(struct tt_control *parent, const struct split_record *mine,
-		    struct split_record *records, struct tt_parts *facts, uint64_t deadline_ns)
+		    struct split_record *records, struct tt_parts *facts, int nfacts,
+		    uint64_t deadline_ns)
 {
-	struct tt_parts columns[2] = { { .mine = mine, .bytes = sizeof(*mine) }, *facts };
-	int rc = tt_control_allgather_columns(parent, columns, 2, deadline_ns);
+	struct tt_parts columns[1 + TT_SPLIT_FACTS] = { { .mine = mine, .bytes = sizeof(*mine) } };
+	int rc;
 
+	for (int i = 0; i < nfacts; i++)
+		columns[1 + i] = facts[i];
+	rc = tt_control_allgather_columns(parent, columns, 1 + nfacts, deadline_ns);
 	if (rc)
 		return rc;
 	for (int r = 0; r < parent->nranks; r++)
 		tt_part_get(&columns[0], r, &records[r]);
 	tt_parts_free(&columns[0]);
-	*facts = columns[1];
+	for (int i = 0; i < nfacts; i++)
+		facts[i] = columns[1 + i];
 	return 0;
 }
 
 static int split(struct tt_control *parent, struct split_record *mine, int code,
-		 struct tt_parts *facts, uint64_t deadline_ns, struct tt_control **ret_ctl)
+		 struct tt_parts *facts, int nfacts, uint64_t deadline_ns,
+		 struct tt_control **ret_ctl)
 {
 	struct split_record *records = calloc((size_t)parent->nranks, sizeof(*records));
 	int *members = calloc((size_t)parent->nranks, sizeof(*members));
 	int rc = TT_SYSTEM;
 
 	if (records && members)
-		rc = exchange(parent, mine, records, facts, deadline_ns);
+		rc = exchange(parent, mine, records, facts, nfacts, deadline_ns);
 	else
 		rc = tt_control_absent(parent);
 	if (!rc && any_failed(records, parent->nranks))
@@ -243,21 +249,21 @@ static int split(struct tt_control *parent, struct split_record *mine, int code,
 	if (!rc && mine->color >= 0)
 		rc = connect_members(parent, records, members, deadline_ns, ret_ctl);
 	free(records);
-	if (!rc) {
-		facts->rank_of = members;
-		return 0;
-	}
-	tt_parts_free(facts);
-	free(members);
+	if (rc || !nfacts)
+		free(members);
+	for (int i = 0; i < nfacts; i++)
+		if (rc)
+			tt_parts_free(&facts[i]);
+		else
+			facts[i].rank_of = members;
 	return rc;
 }
 
 int tt_control_split(struct tt_control *parent, int color, int key, int code, uint32_t timeout_ms,
-		     struct tt_parts *facts, struct tt_control **ret_ctl, int *ret_rank,
+		     struct tt_parts *facts, int nfacts, struct tt_control **ret_ctl, int *ret_rank,
 		     int *ret_nranks)
 {
 	struct split_record mine = { .color = color < 0 ? -1 : color, .key = key, .failed = code };
-	struct tt_parts none = { 0 };
 	char why[1024];
 	int rc;
 
@@ -265,9 +271,7 @@ int tt_control_split(struct tt_control *parent, int color, int key, int code, ui
 	*ret_ctl = NULL;
 	parent->split.begun++;
 	begin(parent);
-	rc = split(parent, &mine, code, facts ? facts : &none, tt_deadline_ns(timeout_ms), ret_ctl);
-	tt_parts_free(&none);
-	free(none.rank_of);
+	rc = split(parent, &mine, code, facts, nfacts, tt_deadline_ns(timeout_ms), ret_ctl);
 	if (!rc && *ret_ctl) {
 		*ret_rank = (*ret_ctl)->rank;
 		*ret_nranks = (*ret_ctl)->nranks;

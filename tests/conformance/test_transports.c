@@ -367,7 +367,7 @@ static int several_body(const struct tt_world *world, void *arg)
 		struct rig *rig = &rigs[i];
 
 		/* channel i of the world's sockets, as channel i of endpoint i */
-		EXPECT(setup->t->open(world, &rig->ep) == 0);
+		EXPECT(harness_open(world, setup->t, &rig->ep) == 0);
 		rig->nchannels = 1;
 		rig->links = calloc((size_t)world->nranks, sizeof(*rig->links));
 		for (int peer = 0; peer < world->nranks; peer++) {

@@ -94,7 +94,7 @@ static int work(struct control_job *m, int rank, struct tt_control *ctl)
 	tt_id_unpack(&m->id, &id);
 	connect_unauthenticated(id.port);
 	failed |= dial_around(m, rank, ctl);
-	failed |= tt_control_split(ctl, rank % 2, rank, 0, 20000, NULL, &part, &new_rank, &n);
+	failed |= tt_control_split(ctl, rank % 2, rank, 0, 20000, NULL, 0, &part, &new_rank, &n);
 	failed |= tt_control_agree(ctl, failed, "the split", NULL, tt_deadline_ns(20000));
 	tt_control_formed(ctl);
 	if (part)

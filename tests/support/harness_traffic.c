@@ -234,7 +234,7 @@ int traffic_run(const struct rig *rig, const struct tt_world *world, const struc
 int rig_open(struct rig *rig, const struct tt_transport *t, const struct tt_world *world,
 	     int nchannels)
 {
-	int rc = t->open(world, &rig->ep);
+	int rc = harness_open(world, t, &rig->ep);
 
 	if (rc)
 		return rc;

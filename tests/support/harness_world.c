@@ -35,6 +35,8 @@ struct world_rank {
 	uint64_t round;
 	int *fds; /* [nranks * nchannels] this rank's ends */
 	int takes;
+	struct tt_announcement announcement;
+	uint8_t announced[MAX_RANKS][TT_ANNOUNCED];
 	int (*body)(const struct tt_world *world, void *arg);
 	void *arg;
 	int result;
@@ -59,6 +61,47 @@ static int allgather(void *ctx, const void *mine, size_t bytes, void *all)
 		memcpy((char *)all + (size_t)i * bytes, r->shared->part[round % 2][i], bytes);
 	}
 	return 0;
+}
+
+static void announced(void *ctx, int rank, uint8_t ret_bytes[TT_ANNOUNCED])
+{
+	struct world_rank *r = ctx;
+
+	memcpy(ret_bytes, r->announced[rank], TT_ANNOUNCED);
+}
+
+static bool has_joined(const void *ctx, int rank)
+{
+	return ((const bool *)ctx)[rank];
+}
+
+int harness_announce(const struct tt_world *world, const struct tt_transport *t)
+{
+	struct world_rank *r = world->ctx;
+	int rc;
+
+	r->announcement = (struct tt_announcement){ .fd = -1 };
+	if (!t->announce)
+		return 0;
+	rc = t->announce(&r->announcement);
+	return rc ? rc : world->allgather(r, r->announcement.bytes, TT_ANNOUNCED, r->announced);
+}
+
+int harness_open(const struct tt_world *world, const struct tt_transport *t,
+		 struct tt_endpoint **ret_ep)
+{
+	struct world_rank *r = world->ctx;
+	bool mine, joined[MAX_RANKS];
+	int rc = harness_announce(world, t);
+
+	rc = rc ? rc : t->open(world, ret_ep);
+	if (rc || !t->announce)
+		return rc;
+	mine = t->joined(*ret_ep);
+	rc = world->allgather(r, &mine, sizeof(mine), joined);
+	if (!rc)
+		t->settle(*ret_ep, has_joined, joined);
+	return rc;
 }
 
 uint64_t harness_barrier(const struct tt_world *world, uint64_t value)
@@ -229,6 +272,8 @@ uint64_t harness_run(const struct harness *h, int (*body)(const struct tt_world 
 			.insist = true,
 			.dial = dial,
 			.take = take,
+			.announced = announced,
+			.announcement = &ranks[i].announcement,
 			.allgather = allgather,
 			.ctx = &ranks[i],
 		};

@@ -26,6 +26,12 @@ struct harness {
 uint64_t harness_run(const struct harness *h, int (*body)(const struct tt_world *world, void *arg),
 		     void *arg);
 
+/* announce of t, where it has one, and the exchange of all ranks' announcements. 0 | < 0 */
+int harness_announce(const struct tt_world *world, const struct tt_transport *t);
+/* announce, open and settle, with the exchanges of all ranks in between. 0 | < 0 */
+int harness_open(const struct tt_world *world, const struct tt_transport *t,
+		 struct tt_endpoint **ret_ep);
+
 /* Barrier; returns the maximum of the values of all ranks. */
 uint64_t harness_barrier(const struct tt_world *world, uint64_t value);
 

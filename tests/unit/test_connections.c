@@ -480,7 +480,7 @@ static int split_and_exchange(struct control_job *m, int rank, struct tt_control
 	int color = rank % 3 == 2 ? -1 : rank % 3, wrong = 0, new_rank = -1, n = -1,
 	    all[CONTROL_JOB_MOST];
 	struct tt_control *part;
-	int rc = tt_control_split(ctl, color, -rank, 0, 10000, NULL, &part, &new_rank, &n);
+	int rc = tt_control_split(ctl, color, -rank, 0, 10000, NULL, 0, &part, &new_rank, &n);
 
 	tt_control_formed(ctl);
 	if (rc || (color < 0) != !part) {

@@ -61,7 +61,7 @@ static int work(struct control_job *m, int rank, struct tt_control *ctl)
 	wrong += tt_control_allgather(ctl, &rank, sizeof(rank), all, deadline()) != 0;
 	for (int r = 0; r < m->n && !wrong; r++)
 		wrong += all[r] != r;
-	wrong += tt_control_split(ctl, rank % 2, rank, 0, LIMIT_MS, NULL, &half, &mine, &n) != 0;
+	wrong += tt_control_split(ctl, rank % 2, rank, 0, LIMIT_MS, NULL, 0, &half, &mine, &n) != 0;
 	wrong += tt_control_agree(ctl, wrong ? TT_REMOTE : 0, "the split", NULL, deadline()) != 0;
 	tt_control_formed(ctl);
 	if (half)

@@ -16,6 +16,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+#include "base/sock.h"
 #include "tests/support/harness_traffic.h"
 
 /* successful calls of fallocate before one fails; -1: none fails */
@@ -32,16 +33,25 @@ __attribute__((weak)) int fallocate(int fd, int mode, off_t at, off_t bytes)
 	return (int)syscall(SYS_fallocate, fd, mode, at, bytes);
 }
 
-/* calls of recv until one fails; -1: none fails */
-static int recvs_left = -1;
+/* calls of recvmsg and sendmsg until one fails; -1: none fails */
+static int receives_left = -1, sends_left = -1;
 
-__attribute__((weak)) ssize_t recv(int fd, void *data, size_t bytes, int flags)
+__attribute__((weak)) ssize_t recvmsg(int fd, struct msghdr *msg, int flags)
 {
-	if (recvs_left >= 0 && recvs_left-- == 0) {
+	if (receives_left >= 0 && receives_left-- == 0) {
 		errno = ENOMEM;
 		return -1;
 	}
-	return (ssize_t)syscall(SYS_recvfrom, fd, data, bytes, flags, NULL, NULL);
+	return (ssize_t)syscall(SYS_recvmsg, fd, msg, flags);
+}
+
+__attribute__((weak)) ssize_t sendmsg(int fd, const struct msghdr *msg, int flags)
+{
+	if (sends_left >= 0 && sends_left-- == 0) {
+		errno = ENOMEM;
+		return -1;
+	}
+	return (ssize_t)syscall(SYS_sendmsg, fd, msg, flags);
 }
 
 typedef int body_fn(const struct tt_world *world, void *arg);
@@ -113,34 +123,88 @@ static int limit_body(const struct tt_world *world, void *arg)
 	return reach_body(world, arg);
 }
 
-/* Rank 0 cannot read the hello of the first member: it does not wait for another. */
-static int lost_hello_body(const struct tt_world *world, void *arg)
+static struct tt_world patient_world(const struct tt_world *world)
 {
-	const int *group = arg;
-	struct tt_world patient = *world; /* more than the exchanges of the harness */
-	struct rig rig;
-	int sharing = 0;
+	struct tt_world patient = *world;
 
-	patient.deadline_ns = tt_deadline_ns(3600000);
-	recvs_left = world->rank ? -1 : 0;
-	EXPECT(rig_open(&rig, &tt_shm, &patient, 1) == 0);
-	for (int peer = 0; peer < world->nranks; peer++)
-		sharing += tt_shm.reaches(rig.ep, peer);
-	EXPECT(sharing <= group[0] && (world->rank || sharing == group[0]));
-	EXPECT(recvs_left == -1);
-	harness_barrier(world, 0);
-	rig_close(&rig);
+	patient.deadline_ns = tt_deadline_ns(3600000); /* more than the exchanges of the harness */
+	return patient;
+}
+
+static int lost_receive_body(const struct tt_world *world, void *arg)
+{
+	struct tt_world patient = patient_world(world);
+
+	receives_left = world->rank == 1 ? 0 : -1;
+	if (reach_body(&patient, arg))
+		return 1;
+	EXPECT(receives_left == -1);
 	return 0;
 }
 
-Test(segment, a_member_whose_hello_is_lost_is_excluded_at_once, .timeout = 60)
+Test(segment, a_member_that_cannot_read_is_excluded_at_once, .timeout = 60)
 {
-	static const int sharing_with_rank_0[] = { 1, 0, 0 };
+	static const int without_rank_1[] = { 0, 1, 0 };
 
 #ifdef TT_ASAN
-	cr_skip_test("skipped: AddressSanitizer has a recv of its own");
+	cr_skip_test("skipped: AddressSanitizer has a recvmsg of its own");
 #endif
-	reach_in_groups((int[]){ 0, 0, 0 }, sharing_with_rank_0, 3, lost_hello_body);
+	reach_in_groups((int[]){ 0, 0, 0 }, without_rank_1, 3, lost_receive_body);
+}
+
+/* Rank 0 cannot send the memfd to all: it says so, and those that have the memfd share it. */
+static int lost_send_body(const struct tt_world *world, void *arg)
+{
+	const int *group = arg; /* group[0]: messages that rank 0 sends before one fails */
+	struct tt_world patient = patient_world(world);
+
+	sends_left = world->rank ? -1 : group[0];
+	if (reach_body(&patient, arg))
+		return 1;
+	EXPECT(sends_left == -1);
+	return 0;
+}
+
+Test(segment, a_leader_that_cannot_send_says_so_at_once, .timeout = 60)
+{
+	static const int none[] = { 0, 1, 2, 3 }, one[] = { 1, 2, 3, 4 }, two[] = { 2, 1, 1, 3 };
+
+#ifdef TT_ASAN
+	cr_skip_test("skipped: AddressSanitizer has a sendmsg of its own");
+#endif
+	reach_in_groups((int[]){ 0, 0, 0, 0 }, none, 4, lost_send_body);
+	reach_in_groups((int[]){ 0, 0, 0, 0 }, one, 4, lost_send_body);
+	reach_in_groups((int[]){ 0, 0, 0, 0 }, two, 4, lost_send_body);
+}
+
+/* Rank 0 fails before it opens, and the others learn of it. */
+static int waits_left = 3;
+
+static int fails_soon(void *ctx)
+{
+	(void)ctx;
+	return waits_left-- == 0 ? TT_REMOTE : 0;
+}
+
+static int absent_leader_body(const struct tt_world *world, void *arg)
+{
+	struct tt_world patient = patient_world(world);
+
+	(void)arg;
+	patient.broken = fails_soon;
+	EXPECT(harness_announce(&patient, &tt_shm) == 0);
+	if (world->rank) {
+		struct tt_endpoint *ep;
+
+		EXPECT(tt_shm.open(&patient, &ep) == TT_REMOTE);
+	}
+	harness_barrier(world, 0);
+	return 0;
+}
+
+Test(segment, a_member_does_not_wait_for_a_leader_that_has_failed, .timeout = 60)
+{
+	reach_in_groups((int[]){ 0, 0, 0 }, NULL, 3, absent_leader_body);
 }
 
 /* One rank has too little address space. */
@@ -180,7 +244,7 @@ static int descriptor_body(const struct tt_world *world, void *arg)
 	limit.rlim_max = limit.rlim_cur;
 	if (world->rank == limited[0])
 		EXPECT(setrlimit(RLIMIT_NOFILE, &limit) == 0);
-	EXPECT(tt_shm.open(world, &ep) == 0);
+	EXPECT(harness_open(world, &tt_shm, &ep) == 0);
 	for (int peer = 0; peer < world->nranks; peer++)
 		mine |= (uint64_t)tt_shm.reaches(ep, peer) << peer;
 	EXPECT(world->allgather(world->ctx, &mine, sizeof(mine), all) == 0);
@@ -206,14 +270,11 @@ Test(segment, ranks_agree_on_which_ranks_lack_descriptors, .timeout = 60)
 		}
 }
 
-/* A foreign process finds the names of the sockets in /proc/net/unix and connects before the ranks;
- * send_hello: also sends a greeting as rank 1 with a wrong token. */
-static void connect_foreign(const char *name, bool send_hello)
+/* A foreign process finds the names of the sockets in /proc/net/unix and connects before the ranks; data: it also
+ * offers a segment, with a wrong token. */
+static void connect_foreign(const char *name, bool data)
 {
-	struct {
-		uint8_t token[16];
-		int32_t rank;
-	} hello = { .rank = 1 };
+	uint8_t offer[17] = { [16] = 1 };
 	struct sockaddr_un sa = { .sun_family = AF_UNIX };
 	size_t bytes = strcspn(name, "\n");
 	int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
@@ -221,8 +282,8 @@ static void connect_foreign(const char *name, bool send_hello)
 	memcpy(sa.sun_path + 1, name + 1, bytes - 1);
 	connect(fd, (struct sockaddr *)&sa,
 		(socklen_t)(offsetof(struct sockaddr_un, sun_path) + bytes));
-	if (send_hello)
-		send(fd, &hello, sizeof(hello), MSG_NOSIGNAL);
+	if (data)
+		tt_sock_give_fd(fd, NULL, 0, offer, sizeof(offer), 0);
 }
 
 static int (*real_allgather)(void *ctx, const void *mine, size_t bytes, void *all);
@@ -270,7 +331,7 @@ static int shortage_body(const struct tt_world *world, void *arg)
 	struct rig rig;
 
 	if (left == 0) {
-		EXPECT(tt_shm.open(world, &ep) == 0);
+		EXPECT(harness_open(world, &tt_shm, &ep) == 0);
 		claims_left = 0;
 		EXPECT(tt_shm.connect(ep, peer, 0, &l) == TT_SYSTEM);
 		EXPECT(strstr(tt_error_text(), "bytes of shared memory") != NULL);

@@ -23,9 +23,9 @@ static int split_with_a_liar(tuttiComm_t *comm, int rank, int n, void *arg)
 {
 	const struct lie *lie = arg;
 	struct tt_rank_facts facts = { .tuning_bytes = lie->tuning_bytes };
-	struct tt_path_facts path = { lie->unreached, lie->nic_class };
-	struct tt_parts all = { .mine = &facts, .bytes = sizeof(facts) },
-			paths = { .mine = &path, .bytes = sizeof(path) };
+	struct tt_path_facts path = { lie->unreached, lie->nic_class, 0 };
+	struct tt_announcement none = { .fd = -1 };
+	struct tt_parts all[TT_FIRST_COLUMNS], paths = { .mine = &path, .bytes = sizeof(path) };
 	struct tt_control *ctl = NULL;
 	tuttiComm_t child = NULL;
 
@@ -38,10 +38,11 @@ static int split_with_a_liar(tuttiComm_t *comm, int rank, int n, void *arg)
 	}
 	memcpy(facts.transport, lie->transport, sizeof(facts.transport));
 	memcpy(facts.algo, lie->algo, sizeof(facts.algo));
-	WANT(!tt_control_split((*comm)->ctl, 0, lie->tuning_bytes ? -1 : 1, 0, 10000, &all, &ctl,
-			       &rank, &n));
-	tt_parts_free(&all);
-	free(all.rank_of);
+	tt_comm_columns(&facts, &none, all);
+	WANT(!tt_control_split((*comm)->ctl, 0, lie->tuning_bytes ? -1 : 1, 0, 10000, all,
+			       TT_FIRST_COLUMNS, &ctl, &rank, &n));
+	tt_comm_free_columns(all);
+	free(all[0].rank_of);
 	if (!tt_control_agree((*comm)->ctl, 0, "the split", &paths, tt_deadline_ns(20000)))
 		tt_parts_free(&paths);
 	tt_control_leave(ctl);

@@ -83,6 +83,18 @@ static int shm_start(const struct tt_world *world, struct tt_endpoint **ret_ep)
 	return 0;
 }
 
+static bool shm_joined(const struct tt_endpoint *base)
+{
+	return ((const struct tt_shm_ep *)base)->segment.header != NULL;
+}
+
+static bool shm_settle(struct tt_endpoint *base, bool (*has_joined)(const void *ctx, int rank),
+		       const void *ctx)
+{
+	return tt_shm_segment_settle(&((struct tt_shm_ep *)base)->segment, base->world->nranks,
+				     has_joined, ctx);
+}
+
 static bool shm_reaches(struct tt_endpoint *base, int peer)
 {
 	return peer != base->world->rank && ((struct tt_shm_ep *)base)->segment.local_of[peer] >= 0;
@@ -212,7 +224,10 @@ const struct tt_transport tt_shm = {
 	.slot_ops = &slot_ops,
 	.peer_memory_ops = &peer_memory_ops,
 	.probe = shm_probe,
+	.announce = tt_shm_segment_announce,
 	.open = shm_start,
+	.joined = shm_joined,
+	.settle = shm_settle,
 	.reaches = shm_reaches,
 	.connect = shm_connect,
 	.ready = shm_ready,

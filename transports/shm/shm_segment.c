@@ -1,16 +1,15 @@
 /*
  * shm_segment.c - how the ranks of one host open a shared segment
  *
- * Called by shm.c when a communicator opens; calls world->allgather three times, as all ranks of
- * the world do:
- *   1  records: the name of a listening socket, a secret token, the network namespace
- *   2  ready: the leader (first listening rank) of each group made a memfd; the members connected
- *      to its socket and sent the token
- *   3  mapped: the leader sent the memfd to exactly those members; a rank is reached if it mapped
- *      the memfd and found the token there
- * Ranks that seem to share a host but cannot share memory (another container, another user) drop
- * out in 2 or 3, on all ranks alike, and another transport serves them. A stranger that finds the
- * socket has no token and gets nothing.
+ * Called by shm.c, in three steps. In between, all ranks exchange the results of the step before:
+ *   announce  a rank listens on an abstract socket; its announcement has the socket's name, a secret token, and the
+ *             place where the rank can share memory
+ *   open      the leader (first listening rank) of each group makes a memfd, and sends it to the socket of each member,
+ *             with the member's token, without waiting for any member; a member waits for the memfd and maps it
+ *   settle    ranks that have not mapped the memfd are not reached
+ * Ranks that seem to share a host but cannot share memory (another container, another user) are no group, or drop out
+ * in open, and another transport serves them. A stranger that finds a socket has no token: it gets nothing, and what it
+ * sends is dropped.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -30,46 +29,52 @@
 #include "transports/shm/shm_segment.h"
 
 #define MAGIC 0x54554d53u
-#define VERSION 2
+#define VERSION 3
+#define WAIT_MS 20 /* until a waiting rank looks for a failure of the others */
+#define RETRY_US 1000
+#define GUESTS 64 /* most connections of this user that a member reads at a time */
 
+/* The announcement of a rank */
 struct segment_record {
-	uint8_t name[16], token[16];
-	/* inode of the network namespace; abstract sockets are visible only within it */
-	uint64_t netns;
-	uint64_t listens;
+	uint8_t name[8], token[16]; /* name: of the listening socket, 0: none */
+	struct segment_place {
+		uint32_t network, users, user; /* namespaces; the user among users */
+	} place;
+};
+_Static_assert(sizeof(struct segment_record) == TT_ANNOUNCED, "announcement");
+
+/* Message of the leader to a member */
+struct segment_offer {
+	uint8_t token[16]; /* the member's */
+	bool made;         /* a memfd comes with it; else the group shares no memory */
 };
 
-struct segment_hello {
-	uint8_t token[16];
-	int32_t rank;
-};
+static struct segment_record record_of(const struct tt_world *w, int rank)
+{
+	struct segment_record record;
 
-/* State of the exchange, until the group is agreed. */
-struct segment_exchange {
-	const struct tt_world *world;
-	struct segment_record *records; /* [nranks] */
-	uint8_t *answers;               /* [nranks] results of the last exchange */
-	int leader;                     /* leader of this rank's group, -1 none */
-	int listener, link;             /* sockets or -1; link: to the leader */
-};
+	w->announced(w->ctx, rank, (uint8_t *)&record);
+	return record;
+}
+
+static bool listens(const struct segment_record *record)
+{
+	static const uint8_t none[sizeof(record->name)];
+
+	return memcmp(record->name, none, sizeof(none)) != 0;
+}
 
 static struct sockaddr_un address(const struct segment_record *record)
 {
 	struct sockaddr_un sa = { .sun_family = AF_UNIX };
 
 	memcpy(sa.sun_path + 1, "tutti-", 6);
-	for (int i = 0; i < 16; i++)
+	for (int i = 0; i < 8; i++)
 		sprintf(sa.sun_path + 7 + 2 * i, "%02x", record->name[i]);
 	return sa;
 }
 
-static const socklen_t address_bytes = offsetof(struct sockaddr_un, sun_path) + 7 + 32;
-
-static bool same_group(const struct segment_exchange *x, int a, int b)
-{
-	return tt_world_host(x->world, a) == tt_world_host(x->world, b) &&
-	       x->records[a].netns == x->records[b].netns;
-}
+static const socklen_t address_bytes = offsetof(struct sockaddr_un, sun_path) + 7 + 16;
 
 /* Same user, or root. The token authenticates; this check only excludes mistakes of other users. */
 static bool trusted(int fd)
@@ -81,19 +86,17 @@ static bool trusted(int fd)
 	       (cred.uid == geteuid() || cred.uid == 0);
 }
 
-static bool readable_by(int fd, uint64_t deadline_ns)
+/* Asked while a rank waits for a peer. 0: it goes on waiting | < 0 */
+static int wait_is_over(const struct tt_world *w, int peer)
 {
-	struct pollfd p = { .fd = fd, .events = POLLIN };
-	uint64_t now;
-	int rc;
+	int rc = w->broken ? w->broken(w->ctx) : 0;
 
-	do {
-		now = tt_now_ns();
-		rc = now < deadline_ns
-			     ? poll(&p, 1, (int)((deadline_ns - now) / 1000000 % 1000) + 1)
-			     : -2;
-	} while (rc == 0 || (rc == -1 && errno == EINTR));
-	return rc > 0;
+	if (!rc && tt_now_ns() >= w->deadline_ns)
+		rc = tt_fail(
+			TT_TIMEOUT,
+			"rank %d: rank %d does not answer: the ranks of this host cannot open their shared memory",
+			w->rank, peer);
+	return rc;
 }
 
 static int map(struct tt_shm_segment *s)
@@ -106,6 +109,16 @@ static int map(struct tt_shm_segment *s)
 	madvise(p, s->bytes, MADV_DONTDUMP);
 	s->header = p;
 	return 0;
+}
+
+static void release(struct tt_shm_segment *s)
+{
+	if (s->header)
+		munmap(s->header, s->bytes);
+	if (s->fd >= 0)
+		close(s->fd);
+	s->header = NULL;
+	s->fd = -1;
 }
 
 /* ---- leader ---------------------------------------------------------------------------------- */
@@ -126,7 +139,7 @@ static int make_file(struct tt_shm_segment *s)
 	return 0;
 }
 
-static int make_segment(struct tt_shm_segment *s, const struct segment_record *record)
+static int make_segment(struct tt_shm_segment *s)
 {
 	int rc = make_file(s);
 
@@ -139,105 +152,190 @@ static int make_segment(struct tt_shm_segment *s, const struct segment_record *r
 	s->header->magic = MAGIC;
 	s->header->version = VERSION;
 	s->header->bytes = s->bytes;
-	memcpy(s->header->token, record->token, sizeof(record->token));
 	return 0;
 }
 
-/* Members sent their hello before the second exchange, so a connection without one is a
- * stranger's. */
-static bool serve_member(struct segment_exchange *x, int fd, int segment_fd)
+static bool send_offer(int via, const struct segment_offer *offer, int segment_fd)
 {
-	struct segment_hello hello;
-	int rank = x->world->rank;
-
-	if (!trusted(fd) || recv(fd, &hello, sizeof(hello), MSG_DONTWAIT) != sizeof(hello) ||
-	    memcmp(hello.token, x->records[rank].token, sizeof(hello.token)))
-		return false;
-	if (hello.rank < 0 || hello.rank >= x->world->nranks || !x->answers[hello.rank] ||
-	    hello.rank == rank)
-		return false;
-	x->answers[hello.rank] = 0;
-	tt_sock_give_fd(fd, NULL, 0, "", 1, segment_fd);
-	return true;
+	if (offer->made)
+		return tt_sock_give_fd(via, NULL, 0, offer, sizeof(*offer), segment_fd);
+	return send(via, offer, sizeof(*offer), MSG_NOSIGNAL) == sizeof(*offer);
 }
 
-/* Send the memfd to the members, whose connections wait in the listener's queue since before the second
- * exchange. The close of the socket at the end answers members that could not be served, and
- * strangers. */
-static void serve_members(struct segment_exchange *x, int segment_fd)
+/* Send the memfd, or -1, to the socket of a member. 0 | an errno */
+static int offer_to(const struct segment_record *member, int segment_fd)
 {
-	int waiting = 0, rank = x->world->rank;
+	struct sockaddr_un sa = address(member);
+	struct segment_offer offer = { .made = segment_fd >= 0 };
+	int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0), rc = 0;
 
-	for (int r = 0; r < x->world->nranks; r++)
-		waiting += r != rank && same_group(x, r, rank) && x->answers[r];
-	while (waiting > 0) {
-		int fd = accept4(x->listener, NULL, NULL, SOCK_CLOEXEC);
+	if (fd < 0)
+		return errno;
+	memcpy(offer.token, member->token, sizeof(offer.token));
+	if (connect(fd, (struct sockaddr *)&sa, address_bytes))
+		rc = errno;
+	else if (!trusted(fd))
+		rc = EACCES;
+	else if (!send_offer(fd, &offer, segment_fd))
+		rc = errno;
+	close(fd);
+	return rc;
+}
 
-		if (fd < 0 && errno != EINTR)
-			break;
-		if (fd < 0)
-			continue;
-		waiting -= serve_member(x, fd, segment_fd);
-		close(fd);
+/* As offer_to, until the member has the offer, or does not listen any more: then it reports its failure itself. 0 | an
+ * errno | < 0 */
+static int serve_member(const struct tt_world *w, int rank, const struct segment_record *member,
+			int segment_fd)
+{
+	int rc, over;
+
+	/* the queue of the socket is full of strangers, or other members have yet to take their descriptors */
+	while ((rc = offer_to(member, segment_fd)) == EAGAIN || rc == ETOOMANYREFS) {
+		if ((over = wait_is_over(w, rank)))
+			return over;
+		usleep(RETRY_US);
 	}
-	close(x->listener);
-	x->listener = -1;
+	return rc == ECONNREFUSED || rc == ECONNRESET || rc == EPIPE ? 0 : rc;
+}
+
+/* Make the segment, and send it to the members. A leader that lacks a descriptor for a member keeps none for the
+ * segment; the members before share it. 0 | an errno | < 0: a member would wait in vain */
+static int lead(const struct tt_world *w, struct tt_shm_segment *s)
+{
+	int why = make_segment(s);
+
+	for (int r = 0; r < w->nranks; r++) {
+		struct segment_record member = record_of(w, r);
+		int rc;
+
+		if (r == w->rank || s->local_of[r] < 0 || !listens(&member))
+			continue;
+		if (why)
+			release(s);
+		rc = serve_member(w, r, &member, s->fd);
+		if (rc > 0 && !why) {
+			why = rc;
+			release(s);
+			rc = serve_member(w, r, &member, -1);
+		}
+		if (rc)
+			return rc < 0 ? rc
+				      : tt_fail(TT_SYSTEM,
+						"rank %d: connecting to the socket for shared memory of rank %d of this host: %s",
+						w->rank, r, strerror(rc));
+	}
+	return why;
 }
 
 /* ---- members --------------------------------------------------------------------------------- */
 
-static int connect_leader(struct segment_exchange *x)
+/* Is this connection the leader's? Its offer stays unread, and so no descriptor of a stranger comes. 1 | 0 nothing
+ * yet | < 0 no */
+static int is_leader(int fd, const uint8_t token[16])
 {
-	const struct segment_record *record = &x->records[x->leader];
-	struct sockaddr_un sa = address(record);
-	struct segment_hello hello = { .rank = x->world->rank };
+	struct segment_offer offer;
+	ssize_t n = recv(fd, &offer, sizeof(offer), MSG_PEEK | MSG_DONTWAIT);
 
-	memcpy(hello.token, record->token, sizeof(hello.token));
-	x->link = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-	if (x->link < 0 || connect(x->link, (struct sockaddr *)&sa, address_bytes))
-		return errno;
-	if (!trusted(x->link))
-		return EACCES;
-	return send(x->link, &hello, sizeof(hello), MSG_NOSIGNAL) == sizeof(hello) ? 0 : errno;
+	if (n < 0 && (errno == EAGAIN || errno == EINTR))
+		return 0;
+	return n == sizeof(offer) && !memcmp(offer.token, token, sizeof(offer.token)) ? 1 : -1;
 }
 
-/* Receive and map the memfd. A sealed file of the right size cannot shrink under the mapping. */
-static int receive_segment(struct segment_exchange *x, struct tt_shm_segment *s)
-{
-	const struct segment_record *record = &x->records[x->leader];
-	struct stat st;
-	char byte;
-	int rc;
+/* Connections to a member, of which one is the leader's. The oldest ones are dropped where there is no room. */
+struct guests {
+	struct pollfd p[1 + GUESTS]; /* the listener first */
+	int n;                       /* with the listener */
+};
 
-	if (!readable_by(x->link, x->world->deadline_ns))
-		return ETIMEDOUT;
-	if (tt_sock_take_fd(x->link, &byte, 1, &s->fd) < 0)
-		return errno;
-	if (s->fd < 0)
-		return EMFILE; /* or the leader could not serve this rank */
+static void drop_guest(struct guests *g, int i)
+{
+	close(g->p[i].fd);
+	memmove(&g->p[i], &g->p[i + 1], (size_t)(--g->n - i) * sizeof(g->p[0]));
+}
+
+/* 0 | an errno */
+static int accept_guest(struct guests *g)
+{
+	int fd = accept4(g->p[0].fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+
+	if (fd < 0 && errno == EMFILE && g->n > 1) {
+		drop_guest(g, 1);
+		return 0;
+	}
+	if (fd < 0)
+		return errno == EAGAIN || errno == EINTR || errno == ECONNABORTED ? 0 : errno;
+	if (!trusted(fd)) {
+		close(fd);
+		return 0;
+	}
+	if (g->n > GUESTS)
+		drop_guest(g, 1);
+	g->p[g->n++] = (struct pollfd){ .fd = fd, .events = POLLIN, .revents = POLLIN };
+	return 0;
+}
+
+/* The leader's connection alone stays, behind the listener; false: it has not come */
+static bool find_leader(struct guests *g, const uint8_t token[16])
+{
+	for (int i = g->n - 1; i > 0; i--) {
+		int answer = g->p[i].revents ? is_leader(g->p[i].fd, token) : 0;
+
+		if (answer < 0)
+			drop_guest(g, i);
+		if (answer <= 0)
+			continue;
+		while (i < g->n - 1)
+			drop_guest(g, g->n - 1);
+		while (g->n > 2)
+			drop_guest(g, 1);
+		return true;
+	}
+	return false;
+}
+
+/* Wait for the leader's offer. 0 | an errno, ECANCELED: there is no segment | < 0 */
+static int await_offer(const struct tt_world *w, int leader, const uint8_t token[16],
+		       struct tt_shm_segment *s)
+{
+	struct guests g = { .p = { { .fd = w->announcement->fd, .events = POLLIN } }, .n = 1 };
+	struct segment_offer offer;
+	int rc = 0;
+
+	while (!find_leader(&g, token) && !(rc = wait_is_over(w, leader)))
+		if (poll(g.p, (nfds_t)g.n, WAIT_MS) > 0 && g.p[0].revents &&
+		    (rc = accept_guest(&g)))
+			break;
+	if (!rc && tt_sock_take_fd(g.p[1].fd, &offer, sizeof(offer), &s->fd) < 0)
+		rc = errno;
+	else if (!rc && s->fd < 0)
+		rc = offer.made ? EMFILE : ECANCELED;
+	while (g.n > 1)
+		drop_guest(&g, 1);
+	return rc;
+}
+
+/* Receive and map the memfd. A sealed file of the right size cannot shrink under the mapping. Returns as await_offer */
+static int join_segment(const struct tt_world *w, int leader, const uint8_t token[16],
+			struct tt_shm_segment *s)
+{
+	struct stat st;
+	int rc = await_offer(w, leader, token, s);
+
+	if (rc)
+		return rc;
 	if (fstat(s->fd, &st) || (size_t)st.st_size != s->bytes ||
 	    !(fcntl(s->fd, F_GET_SEALS) & F_SEAL_SHRINK))
 		return EPROTO;
 	rc = map(s);
 	if (rc)
 		return rc;
-	if (s->header->magic != MAGIC || s->header->version != VERSION ||
-	    s->header->bytes != s->bytes ||
-	    memcmp(s->header->token, record->token, sizeof(record->token)))
-		return EPROTO;
-	return 0;
+	return s->header->magic == MAGIC && s->header->version == VERSION &&
+			       s->header->bytes == s->bytes
+		       ? 0
+		       : EPROTO;
 }
 
-/* ---- exchange -------------------------------------------------------------------------------- */
-
-static bool any_shared_host(const struct tt_world *w)
-{
-	for (int a = 0; a < w->nranks; a++)
-		for (int b = a + 1; b < w->nranks; b++)
-			if (tt_world_host(w, a) == tt_world_host(w, b))
-				return true;
-	return false;
-}
+/* ---- steps ----------------------------------------------------------------------------------- */
 
 static int listen_as(const struct segment_record *record)
 {
@@ -251,102 +349,94 @@ static int listen_as(const struct segment_record *record)
 	return fd;
 }
 
-static int exchange_records(struct segment_exchange *x, struct tt_shm_segment *s)
+static uint32_t inode(const char *path)
 {
-	const struct tt_world *w = x->world;
-	struct segment_record mine = { 0 };
-	struct stat ns;
-	int rc;
+	struct stat st;
 
-	if (getrandom(&mine, offsetof(struct segment_record, netns), 0) !=
-	    offsetof(struct segment_record, netns))
-		return tt_fail(TT_SYSTEM, "rank %d: no random bytes: %m", w->rank);
-	mine.netns = stat("/proc/thread-self/ns/net", &ns) ? 0 : ns.st_ino;
-	x->listener = listen_as(&mine);
-	mine.listens = x->listener >= 0;
-	rc = w->allgather(w->ctx, &mine, sizeof(mine), x->records);
-	if (rc)
-		return rc;
-	for (int r = 0; r < w->nranks; r++) {
-		if (!same_group(x, r, w->rank))
-			continue;
-		s->local_of[r] = s->nlocal++;
-		if (x->leader < 0 && x->records[r].listens)
-			x->leader = r;
-	}
-	s->me = s->local_of[w->rank];
-	tt_shm_segment_lay_out(s, w);
+	return stat(path, &st) ? 0 : (uint32_t)st.st_ino;
+}
+
+int tt_shm_segment_announce(struct tt_announcement *ret)
+{
+	struct segment_record mine;
+	const size_t random = offsetof(struct segment_record, place);
+
+	if (getrandom(&mine, random, 0) != (ssize_t)random)
+		return tt_fail(TT_SYSTEM, "no random bytes for shared memory: %m");
+	mine.place = (struct segment_place){ inode("/proc/thread-self/ns/net"),
+					     inode("/proc/thread-self/ns/user"), geteuid() };
+	ret->fd = listen_as(&mine);
+	if (ret->fd < 0)
+		memset(mine.name, 0, sizeof(mine.name));
+	memcpy(ret->bytes, &mine, sizeof(mine));
 	return 0;
 }
 
-/* Exchange whether each rank succeeded. */
-static int exchange_answers(struct segment_exchange *x, bool mine)
+/* Number the ranks of this rank's group. Returns the leader, -1: none */
+static int find_group(const struct tt_world *w, const struct segment_record *mine,
+		      struct tt_shm_segment *s)
 {
-	const struct tt_world *w = x->world;
-	uint8_t byte = mine;
+	int leader = -1;
 
-	return w->allgather(w->ctx, &byte, sizeof(byte), x->answers);
+	for (int r = 0; r < w->nranks; r++) {
+		struct segment_record record;
+
+		s->local_of[r] = -1;
+		if (tt_world_host(w, r) != tt_world_host(w, w->rank))
+			continue;
+		record = record_of(w, r);
+		if (memcmp(&record.place, &mine->place, sizeof(mine->place)))
+			continue;
+		s->local_of[r] = s->nlocal++;
+		if (leader < 0 && listens(&record))
+			leader = r;
+	}
+	s->me = s->local_of[w->rank];
+	return leader;
 }
 
-static bool succeeded(const struct segment_exchange *x, int why, const char *what)
+static int form_group(const struct tt_world *w, struct tt_shm_segment *s)
 {
-	if (why)
+	struct segment_record mine = record_of(w, w->rank);
+	int leader = find_group(w, &mine, s), *listener = &w->announcement->fd, rc = ECANCELED;
+
+	if (s->nlocal < 2 || leader < 0)
+		return 0;
+	tt_shm_segment_lay_out(s, w);
+	if (leader == w->rank) {
+		close(*listener); /* nobody connects to the leader, which may need a descriptor */
+		*listener = -1;
+		rc = lead(w, s);
+	} else if (*listener >= 0) {
+		rc = join_segment(w, leader, mine.token, s);
+	}
+	if (!rc) {
+		tt_shm_single_copy_publish(s, w->crowded);
+		return 0;
+	}
+	release(s);
+	if (rc > 0 && rc != ECANCELED)
 		tt_log(TT_LOG_WARN, "rank %d: no shared memory with ranks of this host: %s: %s",
-		       x->world->rank, what, strerror(why));
-	return !why;
-}
-
-static int form_group(struct segment_exchange *x, struct tt_shm_segment *s)
-{
-	int rank = x->world->rank, rc = exchange_records(x, s);
-	bool leads = x->leader == rank, ok = false;
-
-	if (rc)
-		return rc;
-	if (s->nlocal > 1 && x->leader >= 0)
-		ok = leads ? succeeded(x, make_segment(s, &x->records[rank]), "making a segment")
-			   : succeeded(x, connect_leader(x),
-				       "connecting to the rank that made the segment");
-	rc = exchange_answers(x, ok);
-	if (rc)
-		return rc;
-	ok = ok && x->answers[x->leader];
-	if (ok && leads)
-		serve_members(x, s->fd);
-	else if (ok)
-		ok = succeeded(x, receive_segment(x, s), "joining the segment");
-	if (ok)
-		tt_shm_single_copy_publish(s, x->world->crowded);
-	return exchange_answers(x, ok);
+		       w->rank, leader == w->rank ? "making a segment" : "joining the segment",
+		       strerror(rc));
+	return rc < 0 ? rc : 0;
 }
 
 int tt_shm_segment_open(const struct tt_world *w, struct tt_shm_segment *ret)
 {
-	struct segment_exchange x = { .world = w, .leader = -1, .listener = -1, .link = -1 };
 	struct tt_shm_segment s = { .fd = -1 };
-	size_t n = (size_t)w->nranks;
 	int rc = 0;
 
-	x.records = calloc(n, sizeof(*x.records));
-	x.answers = calloc(n, sizeof(*x.answers));
-	s.local_of = malloc(n * sizeof(*s.local_of));
-	if (!x.records || !x.answers || !s.local_of)
-		rc = tt_fail(TT_SYSTEM, "rank %d: no memory to exchange records with %d ranks",
-			     w->rank, w->nranks);
-	for (size_t r = 0; !rc && r < n; r++)
+	s.local_of = malloc((size_t)w->nranks * sizeof(*s.local_of));
+	if (!s.local_of)
+		return tt_fail(TT_SYSTEM, "rank %d: no memory for %d ranks of shared memory",
+			       w->rank, w->nranks);
+	rc = form_group(w, &s);
+	if (w->announcement->fd >= 0)
+		close(w->announcement->fd);
+	w->announcement->fd = -1;
+	for (int r = 0; !s.header && r < w->nranks; r++)
 		s.local_of[r] = -1;
-	if (!rc && any_shared_host(w)) {
-		rc = form_group(&x, &s);
-		for (size_t r = 0; r < n; r++)
-			if (!x.answers[r] || !x.answers[w->rank])
-				s.local_of[r] = -1;
-	}
-	if (x.listener >= 0)
-		close(x.listener);
-	if (x.link >= 0)
-		close(x.link);
-	free(x.answers);
-	free(x.records);
 	if (rc)
 		tt_shm_segment_close(&s);
 	else
@@ -354,11 +444,21 @@ int tt_shm_segment_open(const struct tt_world *w, struct tt_shm_segment *ret)
 	return rc;
 }
 
+bool tt_shm_segment_settle(struct tt_shm_segment *s, int nranks,
+			   bool (*has_joined)(const void *ctx, int rank), const void *ctx)
+{
+	bool changed = false;
+
+	for (int r = 0; r < nranks; r++)
+		if (s->local_of[r] >= 0 && !has_joined(ctx, r)) {
+			s->local_of[r] = -1;
+			changed = true;
+		}
+	return changed;
+}
+
 void tt_shm_segment_close(struct tt_shm_segment *s)
 {
-	if (s->header)
-		munmap(s->header, s->bytes);
-	if (s->fd >= 0)
-		close(s->fd);
+	release(s);
 	free(s->local_of);
 }

@@ -85,7 +85,6 @@ _Static_assert(sizeof(struct tt_shm_slot_line) == TT_LINE, "layout");
 
 struct tt_shm_header {
 	uint32_t magic, version;
-	uint8_t token[16];
 	uint64_t bytes;
 	/* 1: each rank issues its own fences, because membarrier is costly here or missing */
 	alignas(TT_APART) _Atomic uint32_t fences;
@@ -111,8 +110,11 @@ static inline uint32_t tt_shm_max_cells(size_t bytes)
 	return fit < 2 ? 2 : fit < TT_SHM_MAX_CELLS ? (uint32_t)fit : TT_SHM_MAX_CELLS;
 }
 
-/* Open the segment of this host's ranks. Collective and blocking, as open of transport.h. Returns
- * 0, also without peers | TT_SYSTEM | the codes of allgather */
+/* announce, open and settle of transport.h. open returns 0, also without a segment (header NULL: this rank has not
+ * joined) | TT_SYSTEM | TT_TIMEOUT | what world->broken says */
+int tt_shm_segment_announce(struct tt_announcement *ret);
+bool tt_shm_segment_settle(struct tt_shm_segment *segment, int nranks,
+			   bool (*has_joined)(const void *ctx, int rank), const void *ctx);
 int tt_shm_segment_open(const struct tt_world *world, struct tt_shm_segment *ret_segment);
 void tt_shm_segment_close(struct tt_shm_segment *segment);
 
