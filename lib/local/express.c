@@ -1,7 +1,7 @@
 /*
  * express.c - the way by slots: collectives whose posts have up to 64 KiB (allreduce), or 16 KiB, or 256 KiB
- * if ranks share cores, among up to 64 ranks of one host, in one step; between two ranks of any size without a
- * root (slot_pair.c, slot_exchange.c)
+ * if ranks share cores, among up to 64 ranks of one host, in one step; of any size between two ranks without a root
+ * (slot_pair.c, slot_pieces.c), and where ranks share cores and only copy (slot_pieces.c)
  *
  * Where the ranks of a communicator share one host's memory, algorithms of one step run without
  * messages. The form of the collective (form.h) says who gives and who takes. Agreed facts decide, so
@@ -42,8 +42,8 @@ static bool fits(const struct tt_op *op)
 {
 	const struct tt_connectivity facts = tt_comm_connectivity(op->comm);
 
-	return op->comm->paths.slots &&
-	       (fits_pair(op) || tt_plan_on_slots(op->bound.plan, &facts, op->bound.block));
+	return op->comm->paths.slots && (fits_pair(op) || tt_slot_pieces_fit(op, &facts) ||
+					 tt_plan_on_slots(op->bound.plan, &facts, op->bound.block));
 }
 
 #define INLINE static inline __attribute__((always_inline)) /* so that forms are folded */
@@ -213,6 +213,14 @@ INLINE void take(tuttiComm_t c, const struct tt_form *f, tt_reduce_fn *reduce, v
 
 /* ---- as an operation ------------------------------------------------------------------------- */
 
+/* Long calls, and those that post parts: without this rank's own */
+static bool in_pieces(const struct tt_form *f)
+{
+	if (f->nranks == 2 && tt_form_is_full(f))
+		return tt_form_posted(f) > TT_EXPRESS_BYTES;
+	return !f->need->reduces && tt_form_posted(f) >= TT_EXPRESS_BYTES;
+}
+
 static int advance(struct tt_op *op)
 {
 	tuttiComm_t c = op->comm;
@@ -222,10 +230,10 @@ static int advance(struct tt_op *op)
 	const void *posts[TT_SLOT_RANKS];
 	int rc;
 
-	if (c->nranks == 2 && tt_form_is_full(&f) && tt_form_posted(&f) > TT_EXPRESS_BYTES)
+	if (in_pieces(&f))
 		return op->call.request->collective == TT_ALLREDUCE
 			       ? tt_slot_pair_advance(op)
-			       : tt_slot_exchange_advance(op, &f);
+			       : tt_slot_pieces_advance(op, &f);
 	if (!op->slots.posted) {
 		rc = ready(c, &f, &op->slots.awaited);
 		if (rc <= 0)

@@ -11,16 +11,17 @@
  * slices as there are ranks, at either end of a call. Here a rank waits only for the peers that it
  * reads and for its readers: in a broadcast, only for the root. There is no agreement in the call,
  * so its results must be known: an earlier call found that every rank can read every other's
- * ordinary memory, and messages are not to be tried (single_copy_choice.c).
+ * ordinary memory, and messages or slots are not to be tried (single_copy_choice.c).
  */
 #include "local/single_copy.h"
+#include "local/ways.h"
 
 bool tt_pscw_applies(const struct tt_op *op)
 {
 	tuttiComm_t c = op->comm;
 
 	return !tt_smsc_sums(op) && c->single_copy->memory == TT_SMSC_READABLE &&
-	       c->paths.slots->peer_memory_ops && tt_smsc_crowded(c);
+	       c->paths.slots->peer_memory_ops && tt_smsc_crowded(c) && !tt_slot_way.fits(op);
 }
 
 /* Does reader read bytes of rank `of`? */

@@ -450,7 +450,7 @@ static int run_ahead(tuttiComm_t *comm, int rank, int n, void *arg)
 		fill_parts(in, rank + i, 0, n, COUNT);
 		if (random_of((unsigned)rank + 2, (unsigned)i) % 8 == 0)
 			usleep(2000);
-		switch (random_of(3, (unsigned)i) % 5) {
+		switch (random_of(3, (unsigned)i) % 6) {
 		case 0:
 			bad = tuttiAlltoAll(in, out, COUNT, tuttiInt32, *comm, NULL);
 			for (int p = 0; p < n && !bad; p++)
@@ -464,6 +464,10 @@ static int run_ahead(tuttiComm_t *comm, int rank, int n, void *arg)
 		case 2:
 			bad = tuttiAllReduce(&ones, &sum, 1, tuttiInt32, tuttiSum, *comm, NULL) ||
 			      sum != n;
+			break;
+		case 3:
+			bad = tuttiScatter(in, out, COUNT, tuttiInt32, root, *comm, NULL) ||
+			      !holds(out, root + i, rank, COUNT);
 			break;
 		default:
 			bad = tuttiBroadcast(in, out, COUNT, tuttiInt32, root, *comm, NULL) ||

@@ -2,10 +2,11 @@
  * test_slots.c - collectives by shared-memory slots: bytes, order of sums, and posts that wait for
  * readers
  *
- * Ranks call random collectives of random sizes, roots and layouts. A counter shows that no message was
- * sent. Ranks whose calls differ so that none of them polls a post get an error from releases.
+ * Ranks call random collectives of random sizes, roots and layouts. Counters show that no message was
+ * sent, and no peer's memory read. Ranks whose calls differ so that none of them polls a post get an error from releases.
  */
 #include <criterion/criterion.h>
+#include <sched.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
@@ -352,6 +353,63 @@ Test(slots, calls_of_two_ranks_without_a_root_have_any_length, .timeout = 120)
 	struct ranks r = { .n = 2, .transport = "shm" };
 
 	cr_expect_eq(ranks_run(&r, call_long), 0);
+}
+
+/* ---- ranks that share cores ------------------------------------------------------------------ */
+
+/* Calls that only copy, out of place and in place: no rank reads another's memory. */
+static int call_crowded(tuttiComm_t *comm, int rank, int n, void *arg)
+{
+	enum { PAGE = TT_SLOT_BYTES / sizeof(double), LONGEST = 3 * PAGE };
+	static const size_t counts[] = { PAGE + 1, 2 * PAGE + 9, LONGEST - 1 };
+	static const enum tt_collective all[] = { TT_ALLTOALL, TT_ALLGATHER, TT_GATHER,
+						  TT_BROADCAST };
+	size_t room = (size_t)n * LONGEST + 1;
+	double *input = malloc(room * sizeof(*input)), *output = malloc(room * sizeof(*output));
+	int rc = 0;
+
+	(void)arg;
+	WANT(input && output && (*comm)->hosts.cores && n > (*comm)->hosts.cores);
+	for (unsigned i = 0; i < 4 * 3 * 2 && !rc; i++) {
+		struct slots_call k = { .collective = all[i % 4],
+					.count = counts[i / 4 % 3],
+					.root = (int)(i / 4) % n,
+					.in_place = i >= 4 * 3,
+					.seed = i * 100 };
+		uint64_t before;
+
+		if (k.collective == TT_BROADCAST && n > 2 * (*comm)->hosts.cores)
+			continue;
+		rc = call_in(&k, *comm, rank, n, input, output);
+		if (rc)
+			break;
+		before = (*comm)->paths.slots->slot_bytes;
+		rc = call_in(&k, *comm, rank, n, input, output);
+		WANT((*comm)->paths.slots->read_bytes == 0);
+		WANT((*comm)->paths.slots->slot_bytes > before ||
+		     (tt_needs[k.collective].rooted &&
+		      (k.collective == TT_GATHER) == (rank == k.root)));
+	}
+	free(input);
+	free(output);
+	return rc;
+}
+
+Test(slots, ranks_that_share_cores_copy_any_length_in_pieces, .timeout = 120)
+{
+	cpu_set_t all, two;
+
+	CPU_ZERO(&two);
+	cr_assert(!sched_getaffinity(0, sizeof(all), &all));
+	for (int cpu = 0; cpu < CPU_SETSIZE && CPU_COUNT(&two) < 2; cpu++)
+		if (CPU_ISSET(cpu, &all))
+			CPU_SET(cpu, &two);
+	cr_assert(!sched_setaffinity(0, sizeof(two), &two));
+	for (int n = 3; n <= 4; n++) {
+		struct ranks r = { .n = n, .transport = "shm" };
+
+		cr_expect_eq(ranks_run(&r, call_crowded), 0, "%d ranks", n);
+	}
 }
 
 /* ---- mismatches ------------------------------------------------------------------------------ */
