@@ -1,5 +1,5 @@
 /*
- * eager.c - Send and Recv of a message that goes through shared memory at once, without an operation
+ * eager.c - Send and Recv of a message of one tile that goes through shared memory at once, without an operation
  *
  * Called by run.c before it makes operations. A message of one tile needs no plan, no cursor and no set:
  * a send has room in the ring, a receive finds its message within the spins of a wait. If not, nothing has
@@ -74,7 +74,7 @@ uint64_t tt_eager_set(const struct tt_request *requests, size_t n)
 	uint64_t done = 0;
 
 	for (size_t i = 0; i < n; i++)
-		if (n > 64 || requests[i].collective != TT_SENDRECV)
+		if (n > TT_EAGER_MOST || requests[i].collective != TT_SENDRECV)
 			return 0;
 	for (int sends = 1; sends >= 0; sends--)
 		for (size_t i = 0; i < n; i++) {

@@ -87,6 +87,7 @@ struct tt_op_slots {
 struct tt_op_p2p {
 	struct tt_plan plan;
 	struct tt_step step;
+	uint32_t first; /* tile that moves next; those before it have moved (eager_tiles.c) */
 };
 
 /* connect.c: links of channels [first, end); valid while way is tt_connecting_way */
@@ -150,9 +151,17 @@ static inline void tt_op_count(tuttiComm_t c)
 }
 
 /* eager.c: a message by shared memory, now. true: done | false: nothing has changed, it needs an operation.
- * Blocks: for the spins of a wait. set: bit i is set if requests[i] is done. */
+ * Blocks: for the spins of a wait. set: bit i is set if requests[i] is done; n: 0 for more than TT_EAGER_MOST. */
+#define TT_EAGER_MOST 64
 bool tt_eager(const struct tt_request *request);
 uint64_t tt_eager_set(const struct tt_request *requests, size_t n);
+
+/* eager_tiles.c: the same for the other requests of the set (at most TT_EAGER_MOST), if some has several tiles. true:
+ * all are done | false: ret_tiles[i] is the number of tiles of requests[i] that have moved, or TT_ALL_TILES; the
+ * rest needs operations. Blocks: for the spins of waits in which nothing moves. */
+#define TT_ALL_TILES UINT32_MAX
+bool tt_eager_tiles(const struct tt_request *requests, size_t n, uint64_t done,
+		    uint32_t *ret_tiles);
 
 /* p2p.c: start a Send or Recv. 0 | the call's result. Blocks: no. */
 int tt_op_start_p2p(struct tt_op *op);

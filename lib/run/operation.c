@@ -29,6 +29,7 @@ void tt_op_init(struct tt_op *op, const struct tt_request *r)
 	op->cursors.n = op->cursors.nfinished = 0;
 	op->cursors.preposts = false;
 	op->posts.n = 0;
+	op->p2p.first = 0;
 }
 
 /* ---- bind ------------------------------------------------------------------------------------ */

@@ -48,6 +48,7 @@ static void bind_step(struct tt_op *op)
 	b->past = bytes >= TT_NONTEMPORAL_BYTES;
 	b->tiles.width = op->cursors.n = 1; /* messages of one pair keep their order */
 	op->cursors.at[0].channel = TT_P2P_CHANNEL;
+	op->cursors.at[0].tile = op->p2p.first;
 }
 
 /* A message of several tiles uses all ports to its peer, as messages of collectives do: both sides

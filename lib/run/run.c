@@ -168,8 +168,8 @@ int tt_run_unbegun(const struct tt_request *requests, size_t n, int code)
 	return code;
 }
 
-/* done: bit i is set for a request that is complete */
-static int run_many(const struct tt_request *requests, size_t n, uint64_t done)
+/* tiles: of each request that have moved (tt_eager_tiles), or NULL */
+static int run_many(const struct tt_request *requests, size_t n, const uint32_t *tiles)
 {
 	size_t entries = 4, left = 0;
 	struct tt_op *ops, **last;
@@ -183,9 +183,12 @@ static int run_many(const struct tt_request *requests, size_t n, uint64_t done)
 				      tt_fail(TT_SYSTEM, "no memory for a group of %zu operations",
 					      n));
 	last = (struct tt_op **)(ops + n);
-	for (size_t i = 0; i < n; i++)
-		if (i >= 64 || !(done >> i & 1))
-			tt_op_init(&ops[left++], &requests[i]);
+	for (size_t i = 0; i < n; i++) {
+		if (tiles && tiles[i] == TT_ALL_TILES)
+			continue;
+		tt_op_init(&ops[left], &requests[i]);
+		ops[left++].p2p.first = tiles ? tiles[i] : 0;
+	}
 	rc = tt_run(link_set(ops, left, last, entries - 1));
 	tt_pool_give(ops);
 	return rc;
@@ -193,20 +196,23 @@ static int run_many(const struct tt_request *requests, size_t n, uint64_t done)
 
 int tt_run_requests(const struct tt_request *requests, size_t n)
 {
+	bool few = n <= TT_EAGER_MOST;
+	uint32_t tiles[TT_EAGER_MOST];
 	struct tt_fpmode mode;
 	struct tt_op op;
 	uint64_t done;
 	int rc;
 
 	done = n == 1 ? tt_eager(requests) : tt_eager_set(requests, n);
-	if (n <= 64 && done == UINT64_MAX >> (64 - n))
+	if (few && (done == UINT64_MAX >> (64 - n) || tt_eager_tiles(requests, n, done, tiles)))
 		return 0;
 	mode = tt_fpmode_enter();
 	if (tt_likely(n == 1)) {
 		tt_op_init(&op, requests);
+		op.p2p.first = tiles[0];
 		rc = tt_run(&op);
 	} else {
-		rc = run_many(requests, n, done);
+		rc = run_many(requests, n, few ? tiles : NULL);
 	}
 	tt_fpmode_leave(mode);
 	return rc;

@@ -20,7 +20,7 @@ void tt_shm_segment_lay_out(struct tt_shm_segment *s, const struct tt_world *w)
 	s->nchannels = w->nchannels;
 	s->cell_bytes = up(w->message_bytes ? w->message_bytes : 1, TT_SHM_PAGE);
 	/* enough cells for messages of half the size */
-	s->ncells = tt_shm_max_cells(s->cell_bytes / 2);
+	s->ncells = tt_shm_max_cells(s->cell_bytes / 2) + tt_shm_max_away(s->cell_bytes);
 	s->ring_bytes = TT_SHM_CONTROL + TT_SHM_SMALL_CELLS * TT_SHM_PAGE +
 			s->ncells * s->cell_bytes;
 	s->slots_at = up(sizeof(*s->header) + (size_t)s->nlocal * sizeof(struct tt_shm_bell),

@@ -24,8 +24,8 @@
  *
  * Cells change hands: a reader may keep a cell, if the writer has granted it, and writes its own next message
  * there. So the bytes of two ranks that answer each
- * other cross between their cores once, not twice. The cell goes home with that message. A writer grants half
- * of its cells, and never all that are claimed, so that a reader that never answers leaves it enough.
+ * other cross between their cores once, not twice. The cell goes home with that message. A writer grants up to
+ * TT_SHM_MAX_AWAY cells, and never all that are claimed, so that a reader that does not answer leaves it enough.
  *
  * A sender may run far ahead with small messages: where ranks share a core, each switch between
  * them costs more than a message (broadcast, 4 ranks on 2 cores, 4 B: 1.3 us a call with 16 lines,
@@ -101,6 +101,7 @@ void tt_shm_wake_all(struct tt_shm_segment *s)
 static void set_free(struct tt_shm_cells *s, uint32_t cell)
 {
 	s->busy &= ~cell;
+	s->naway -= (s->away & cell) != 0;
 	s->away &= ~cell;
 	s->ngranted -= (s->granted & cell) != 0;
 	s->granted &= ~cell;
@@ -110,10 +111,12 @@ static void give_back(struct tt_shm_cells *s, uint64_t line, bool kept)
 {
 	uint32_t cell = s->taken_by[line % TT_SHM_LINES];
 
-	if (kept)
+	if (kept) {
 		s->away |= cell;
-	else
+		s->naway += cell != 0;
+	} else {
 		set_free(s, cell);
+	}
 	s->taken_by[line % TT_SHM_LINES] = 0;
 }
 
@@ -136,10 +139,11 @@ static struct tt_shm_cells *cells_for(struct tt_shm_link *l, size_t bytes)
 	return bytes <= TT_SHM_PAGE ? &l->small : &l->large;
 }
 
-/* Most cells in use for messages of bytes: fewer for larger messages, to stay in the cache. */
+/* Most cells in use for messages of bytes, without those that the reader keeps: fewer for larger messages, to stay
+ * in the cache. */
 static uint32_t most_of(const struct tt_shm_cells *s, size_t bytes)
 {
-	uint32_t most = bytes <= TT_SHM_PAGE ? s->most : tt_shm_max_cells(bytes);
+	uint32_t most = bytes <= TT_SHM_PAGE ? s->most : tt_shm_max_cells(bytes) + s->naway;
 
 	return most < s->most ? most : s->most;
 }
@@ -164,6 +168,7 @@ static bool pick_theirs(struct tt_shm_link *l, struct tt_shm_cells *s)
 		return false;
 	s->taken_of_theirs = s->kept & -s->kept;
 	s->taken = 0;
+	s->answers = true;
 	l->room = s->theirs + (uint32_t)__builtin_ctz(s->kept) * s->bytes;
 	return true;
 }
@@ -256,12 +261,12 @@ static void spread(struct tt_shm_link *l, const uint8_t *from, size_t bytes, uin
 	put_flag(line, flag);
 }
 
-/* May the reader keep the cell? */
-static bool grant(struct tt_shm_cells *s, size_t bytes)
+/* May the reader keep the cell? One claimed cell stays here, for a reader that does not answer. */
+static bool grant(struct tt_shm_link *l, struct tt_shm_cells *s, size_t bytes)
 {
-	uint32_t most = most_of(s, bytes);
-
-	if (!s->taken || most < 4 || s->ngranted >= most / 2 || s->ngranted + 1 >= s->claimed)
+	if (!s->taken || s->ngranted >= s->most_granted)
+		return false;
+	if (s->ngranted + 1 >= s->claimed && !(s->lends && grow(l, s, bytes)))
 		return false;
 	s->granted |= s->taken;
 	s->ngranted++;
@@ -275,10 +280,12 @@ static void fill_in(struct tt_shm_link *l, struct tt_shm_cells *s, struct tt_shm
 	line->offset = (uint64_t)(l->room -
 				  (uint8_t *)(line->returned ? (void *)l->rx : (void *)l->tx));
 	line->nontemporal = l->base.nontemporal;
-	line->granted = grant(s, bytes);
+	line->granted = grant(l, s, bytes);
 	s->kept &= ~s->taken_of_theirs;
 	s->taken_of_theirs = 0;
 	s->taken_by[l->sent % TT_SHM_LINES] = s->taken;
+	if (s->taken)
+		s->line_of[__builtin_ctz(s->taken)] = (uint8_t)(l->sent % TT_SHM_LINES);
 	s->busy |= s->taken;
 	l->room = NULL;
 }
@@ -417,6 +424,17 @@ int tt_shm_peek(struct tt_link *link, size_t bytes, uint32_t stamp, const void *
 	return peek(l, l->reading, bytes, stamp, ret_data);
 }
 
+/* A cell is home, perhaps before this rank has seen that the reader kept it. */
+static void take_home(struct tt_shm_cells *s, size_t i)
+{
+	uint32_t cell = 1u << i, *taken_by = &s->taken_by[s->line_of[i]];
+
+	if (*taken_by == cell)
+		*taken_by = 0;
+	s->lends = true;
+	set_free(s, cell);
+}
+
 /* The message's cell: home again, kept, or left to the writer, whose next stores find lines that this rank owns */
 static void settle_cell(struct tt_shm_link *l, bool keeps)
 {
@@ -424,7 +442,7 @@ static void settle_cell(struct tt_shm_link *l, bool keeps)
 	uint64_t line = 1ull << (l->got % TT_SHM_LINES), kept = l->kept & ~line;
 
 	if (l->returned) {
-		set_free(s, 1u << ((size_t)(l->cell - s->at) / s->bytes));
+		take_home(s, (size_t)(l->cell - s->at) / s->bytes);
 	} else if (keeps) {
 		s->kept |= 1u << ((size_t)(l->cell - s->theirs) / s->bytes);
 		kept |= line;
@@ -457,7 +475,8 @@ void tt_shm_release(struct tt_link *link)
 
 static __attribute__((noinline)) void get_cell(struct tt_shm_link *l, void *dst, bool keep)
 {
-	bool keeps = keep && l->offered && !l->returned;
+	/* one cell until this rank has answered: a stream in one direction needs no more */
+	bool keeps = keep && l->offered && !l->returned && (!l->cells->kept || l->cells->answers);
 
 	if (l->goes_back && !keeps)
 		tt_copy_and_own(dst, l->cell, l->cell_bytes);
@@ -504,12 +523,14 @@ int tt_shm_ring_claim(struct tt_shm_link *l)
 					  .theirs = theirs,
 					  .bytes = TT_SHM_PAGE,
 					  .claimed = 2,
-					  .most = TT_SHM_SMALL_CELLS };
+					  .most = TT_SHM_SMALL_CELLS,
+					  .most_granted = TT_SHM_SMALL_CELLS / 2 };
 	l->large = (struct tt_shm_cells){ .at = at + TT_SHM_SMALL_CELLS * TT_SHM_PAGE,
 					  .theirs = theirs + TT_SHM_SMALL_CELLS * TT_SHM_PAGE,
 					  .bytes = l->segment->cell_bytes,
 					  .claimed = 2,
-					  .most = l->segment->ncells };
+					  .most = l->segment->ncells,
+					  .most_granted = tt_shm_max_away(l->segment->cell_bytes) };
 	why = claim_least(l);
 	if (why)
 		return tt_fail(

@@ -42,12 +42,15 @@ struct tt_shm_cells {
 	size_t bytes;           /* size of a cell */
 	uint32_t claimed, most; /* cells with memory; limit of further claims */
 	uint32_t taken, busy;   /* masks: cell of the reserved message; cells in flight or away */
-	/* masks: cells that the reader may keep or keeps; that it keeps; number of granted ones */
-	uint32_t granted, away, ngranted;
+	/* masks: cells that the reader may keep or keeps; that it keeps. Their numbers; limit of ngranted */
+	uint32_t granted, away, ngranted, naway, most_granted;
 	/* cells of the peer's ring; masks: those that this rank keeps; that of the reserved message */
 	uint8_t *theirs;
 	uint32_t kept, taken_of_theirs;
-	uint32_t taken_by[TT_SHM_LINES];
+	/* a cell has come home: the reader keeps cells; this rank has written to a cell of theirs */
+	bool lends, answers;
+	uint32_t taken_by[TT_SHM_LINES]; /* [line % TT_SHM_LINES] cell of the message in flight */
+	uint8_t line_of[32];             /* [cell] line % TT_SHM_LINES of its message */
 };
 
 struct tt_shm_link {

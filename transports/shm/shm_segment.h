@@ -21,7 +21,8 @@
 #define TT_SHM_INLINE 56 /* payload bytes in the cache line of a flag */
 #define TT_SHM_PAGE 4096u
 #define TT_SHM_CONTROL (3 * TT_SHM_PAGE)
-#define TT_SHM_MAX_CELLS 8 /* most large cells of a ring */
+#define TT_SHM_MAX_CELLS 8 /* most large cells in flight in a ring */
+#define TT_SHM_MAX_AWAY 16 /* most cells of a ring that its reader keeps: a message of 1 MiB */
 /* limit of the bytes in flight in a ring; at least two messages */
 #define TT_SHM_UNDER_WAY (512u << 10)
 #define TT_SHM_SMALL_CELLS 32 /* most cells of a page, for messages up to a page */
@@ -108,6 +109,12 @@ static inline uint32_t tt_shm_max_cells(size_t bytes)
 	size_t fit = TT_SHM_UNDER_WAY / bytes;
 
 	return fit < 2 ? 2 : fit < TT_SHM_MAX_CELLS ? (uint32_t)fit : TT_SHM_MAX_CELLS;
+}
+
+/* Most large cells that a reader keeps: none where few are in flight */
+static inline uint32_t tt_shm_max_away(size_t cell_bytes)
+{
+	return tt_shm_max_cells(cell_bytes) < 4 ? 0 : TT_SHM_MAX_AWAY;
 }
 
 /* announce, open and settle of transport.h. open returns 0, also without a segment (header NULL: this rank has not
