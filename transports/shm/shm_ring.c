@@ -266,7 +266,7 @@ static bool grant(struct tt_shm_link *l, struct tt_shm_cells *s, size_t bytes)
 {
 	if (!s->taken || s->ngranted >= s->most_granted)
 		return false;
-	if (s->ngranted + 1 >= s->claimed && !(s->lends && grow(l, s, bytes)))
+	if (s->ngranted + 1 >= s->claimed && !(s->circulates && grow(l, s, bytes)))
 		return false;
 	s->granted |= s->taken;
 	s->ngranted++;
@@ -431,7 +431,7 @@ static void take_home(struct tt_shm_cells *s, size_t i)
 
 	if (*taken_by == cell)
 		*taken_by = 0;
-	s->lends = true;
+	s->circulates = true;
 	set_free(s, cell);
 }
 

@@ -48,7 +48,7 @@ struct tt_shm_cells {
 	uint8_t *theirs;
 	uint32_t kept, taken_of_theirs;
 	/* a cell has come home: the reader keeps cells; this rank has written to a cell of theirs */
-	bool lends, answers;
+	bool circulates, answers;
 	uint32_t taken_by[TT_SHM_LINES]; /* [line % TT_SHM_LINES] cell of the message in flight */
 	uint8_t line_of[32];             /* [cell] line % TT_SHM_LINES of its message */
 };
