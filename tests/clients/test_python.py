@@ -98,7 +98,7 @@ def uneven(comm):
     comm.Scatterv([out, [1] * n, range(0, 2 * n, 2)], tutti.IN_PLACE if me == 1 else out[2 * me:2 * me + 1], root=1)
     assert list(out[::2]) == list(range(n)) and all(out[i] == i for i in range(1, 2 * n, 2))
     raises(ValueError, lambda: comm.Allgatherv(out[:1], [out, [1] * n, [0]]), "displacements [0]")
-    raises(ValueError, lambda: comm.Allgatherv(out[:1], [out, [1] * n, [-1] * n]), "from 0")
+    raises(ValueError, lambda: comm.Allgatherv(out[:1], [out, [1] * n, [-1] * n]), "displacements[0] is -1")
 
 
 def differing(comm):
@@ -195,6 +195,18 @@ def identities(comm):
         other.Barrier()
 
 
+class OnGpu:
+    __cuda_array_interface__ = {"shape": (4,), "typestr": "<f8", "data": (4096, False), "version": 3}
+
+
+class OnDevice:
+    def __dlpack_device__(self):
+        return 2, 0
+
+    def __dlpack__(self):
+        raise BufferError("of a GPU")
+
+
 def mistakes(comm):
     """Each is an error that names it, before the rank takes part: the communicator goes on."""
     ints, floats = numbers("i", 4), numbers("f", 4)
@@ -211,6 +223,31 @@ def mistakes(comm):
     raises(TypeError, lambda: comm.Gather(ints, None, root=comm.rank), "recvbuf is None")
     raises(AttributeError, lambda: comm.allreduce(1), "allreduce")
     raises(tutti.InvalidArgument, lambda: comm.Bcast(ints, root=comm.size), "root")
+    me, ints64 = f"rank {comm.rank}: ", numbers("q", 4)
+    raises(TypeError, lambda: comm.Allreduce(ints, floats), me + "Allreduce: ", "convert")
+    raises(ValueError, lambda: comm.Allreduce(ints, numbers("i", 3)), me, "recvbuf has 3 elements, the call needs 4")
+    raises(ValueError, lambda: comm.Bcast(bytes(8), root=1 - comm.rank), me, "pass a bytearray")
+    raises(ValueError, lambda: comm.Bcast(OnGpu(), root=1 - comm.rank), me, "OnGpu is on a GPU", "copy in host memory")
+    raises(ValueError, lambda: comm.Bcast(OnDevice(), root=1 - comm.rank), me, "device type 2", "copy in host memory")
+    raises(ValueError, lambda: comm.Send(ints, 0, tag=1 << 40), me + "Send: ", "tag is 1099511627776")
+    raises(TypeError, lambda: comm.Send(ints, 0, tag="x"), "tag is 'x'; pass an integer")
+    raises(TypeError, lambda: comm.Recv(ints, "0"), "source is '0'")
+    raises(TypeError, lambda: comm.Recv(ints, 0, timeout_ms=1.5), "timeout_ms is 1.5")
+    raises(TypeError, lambda: comm.Split("red"), me + "Split: ", "color is 'red'")
+    raises(TypeError, lambda: comm.Dup(timeout=3), "no option timeout", "timeout_ms")
+    raises(TypeError, lambda: comm.Allgatherv(ints[:1], [ints, [1.7, 1]]), "recvbuf's counts[0] is 1.7")
+    raises(TypeError, lambda: comm.Allgatherv(ints[:1], ints), "recvbuf is array", "[object, counts]")
+    raises(ValueError, lambda: comm.describe("allreduce", -3), "count is -3")
+    raises(TypeError, lambda: comm.Allreduce(ints, ints, op=tutti.INT8), "tutti.SUM")
+    raises(ValueError, lambda: comm.Allreduce_quorum(ints64[:3], ints64, 2), "sendbuf has 3 elements, the call needs 4")
+    raises(TypeError, lambda: comm.Allreduce_quorum(ints, ints64, 2), "int32", "int64")
+    twin, longer = comm.Dup(), numbers("i", 4 + comm.rank)
+    raises(tutti.InvalidUsage, lambda: twin.Allreduce(longer, numbers("i", 8)), "allreduce of 4", "of 5")
+    freed = comm.Dup()
+    freed.Free()
+    freed.Free()
+    for call in freed.Barrier, freed.dead, lambda: freed.Recv(ints, 0), lambda: freed.Iallreduce(ints, ints):
+        raises(tutti.InvalidArgument, call, me, "freed; free it after its last call")
     truths = (ctypes.c_bool * 2)()
     raises(TypeError, lambda: comm.Allreduce(truths, truths, op=tutti.SUM), "bool", "BOR")
     comm.Allreduce((ctypes.c_bool * 2)(True, comm.rank), truths, op=tutti.BOR)

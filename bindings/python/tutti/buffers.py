@@ -70,11 +70,12 @@ class Buffer:
 
     def reduced(self, op):
         """The type of a call that combines the items by op."""
-        if not isinstance(op, int) or op not in OPS:
+        if not isinstance(op, int) or isinstance(op, Datatype) or op not in OPS:
             raise TypeError(f"op is {op!r}, not one of {', '.join('tutti.' + known.name for known in Op)}")
         if self.type is None:
             raise TypeError(f"Tutti cannot reduce items of {self.name}: its types are int8, int32, int64, their unsigned "
-                            "forms, float16, bfloat16, float32, float64, complex and two of float8, in the host's byte order")
+                            "forms, float16, bfloat16, float32, float64, complex and two of float8, in the host's byte order; "
+                            "convert the array")
         if op not in OPS_OF_KIND.get(self.kind, OPS):
             raise TypeError(f"{self.name} items have no {Op(op).name}, but "
                             f"{', '.join(known.name for known in OPS_OF_KIND[self.kind])}")
@@ -129,21 +130,23 @@ def of_array_interface(obj, writable):
     itemsize = int(re.match("[0-9]*", about["typestr"][2:]).group())   # a date has its unit behind
     shape, strides = about["shape"], about.get("strides")
     if strides and not contiguous(shape, [stride / itemsize for stride in strides]):
-        raise ValueError("the array is not contiguous; copy it first")
+        raise ValueError(f"the array of shape {shape} has strides {strides}, so it is not contiguous; pass a contiguous copy")
     if writable and readonly:
-        raise ValueError("the array is read-only")
+        raise ValueError(f"the array of shape {shape} is read-only; pass a copy, which is writable")
     datatype = BY_KIND.get((kind, itemsize)) if order != ">" else None
     return Buffer(address, product(shape) * itemsize, datatype, obj, kind, about["typestr"])
 
 
 def of_dlpack(obj, writable):
-    if obj.__dlpack_device__()[0] != 1:
-        raise ValueError("the object is not in host memory (DLPack device type 1)")
+    device = int(obj.__dlpack_device__()[0])
+    if device != 1:
+        raise ValueError(f"{type(obj).__name__} is on a device (DLPack device type {device}); pass a copy in host memory")
     capsule = obj.__dlpack__()
     tensor = DlTensor.from_address(capsule_pointer(capsule, b"dltensor"))
     shape = tensor.shape[:tensor.ndim]
     if tensor.strides and not contiguous(shape, tensor.strides[:tensor.ndim]):
-        raise ValueError("the tensor is not contiguous; call contiguous() first")
+        raise ValueError(f"the tensor of shape {tuple(shape)} has strides {tuple(tensor.strides[:tensor.ndim])}, so it is not "
+                         "contiguous; pass its contiguous()")
     itemsize = tensor.bits * tensor.lanes // 8
     kind = KIND_OF_DLPACK.get(tensor.code)
     datatype = TYPE_OF_DLPACK.get((tensor.code, tensor.bits)) or BY_KIND.get((kind, itemsize))
@@ -161,13 +164,16 @@ def buffer_of(spec, writable=False):
         pass
     except (BufferError, ValueError) as why:   # numpy refuses types of others, such as bfloat16, with ValueError
         if not hasattr(spec, "__array_interface__"):
-            raise ValueError(f"{type(spec).__name__}: {why}") from None
+            remedy = "; pass a bytearray or an array, which is writable" if "writable" in str(why) else ""
+            raise ValueError(f"{type(spec).__name__}: {str(why).rstrip('.')}{remedy}") from None
     if hasattr(spec, "__array_interface__"):
         return of_array_interface(spec, writable)
     if hasattr(spec, "__dlpack__"):
         return of_dlpack(spec, writable)
+    if hasattr(spec, "__cuda_array_interface__"):
+        raise ValueError(f"{type(spec).__name__} is on a GPU (__cuda_array_interface__); pass a copy in host memory")
     raise TypeError(f"{type(spec).__name__} has no memory that Tutti can use: neither the buffer protocol, nor "
-                    "__array_interface__, nor DLPack")
+                    "__array_interface__, nor DLPack; pass an array")
 
 
 def with_overrides(spec, writable):

@@ -5,13 +5,13 @@ Calls library.py, buffers.py, request.py. Every call releases the interpreter lo
 
 import contextlib
 import ctypes
-import operator
 import re
 
 from . import interrupt, library
+from .arguments import config_of, count_of, named, need, number_of, of_root, same_size, same_type, table_of
 from .buffers import Buffer, buffer_of
 from .datatypes import Datatype, Op
-from .library import ERRORS, IN_PROGRESS, Config, Error, Message, Quorum, RemoteError, TimeoutError, check, error_of, lib
+from .library import ERRORS, IN_PROGRESS, Error, Message, Quorum, RemoteError, TimeoutError, check, error_of, lib
 from .request import Request, Streams
 
 ANY_SOURCE = ANY_TAG = -1
@@ -58,38 +58,6 @@ def optional(spec, writable=False):
     return Buffer(None, 0, None, None) if spec is None else buffer_of(spec, writable)
 
 
-def same_size(send, receive):
-    """A call that moves items: bytes are bytes."""
-    if send.itemsize != receive.itemsize:
-        raise TypeError(f"sendbuf has items of {send.name}, recvbuf of {receive.name}")
-    return send
-
-
-def same_type(send, receive):
-    """A call that combines items."""
-    if (send.type, send.kind == "c") != (receive.type, receive.kind == "c"):
-        raise TypeError(f"sendbuf has items of {send.name}, recvbuf of {receive.name}")
-    return send
-
-
-def of_root(recvbuf):
-    if recvbuf is None:
-        raise TypeError("recvbuf is None, at the root")
-    return buffer_of(recvbuf, True)
-
-
-def number_of(rank, name):
-    try:
-        return operator.index(rank)
-    except TypeError:
-        raise TypeError(f"{name} is the number of a rank, not {rank!r}") from None
-
-
-def need(buffer, count, name):
-    if buffer.count < count:
-        raise ValueError(f"{name} has {buffer.count} elements, the call needs {count}")
-
-
 class Communicator:
     """Made by from_env, from_id, from_store, Split and Shrink. Use it as a context manager, or call Free()."""
 
@@ -115,7 +83,7 @@ class Communicator:
         if len(identity) != library.UNIQUE_ID_BYTES:
             raise ValueError(f"an id has {library.UNIQUE_ID_BYTES} bytes, not {len(identity)}")
         identity = library.UniqueId.from_buffer_copy(identity)
-        return cls.joined(lib.CommInitRankConfig, (nranks, identity, rank), options)
+        return cls.joined(lib.CommInitRankConfig, (number_of(nranks, "nranks"), identity, number_of(rank, "rank")), options)
 
     @classmethod
     def from_store(cls, rank, nranks, key, put, get, **options):
@@ -140,7 +108,7 @@ class Communicator:
             return guarded(work)
 
         store = library.Store(
-            ctypes.sizeof(library.Store), rank, nranks, key.encode(), None,
+            ctypes.sizeof(library.Store), number_of(rank, "rank"), number_of(nranks, "nranks"), key.encode(), None,
             library.STORE_PUT(lambda _, name, value: guarded(lambda: put(name.decode(), value.decode()))),
             library.STORE_GET(got))
         try:
@@ -151,14 +119,14 @@ class Communicator:
     @classmethod
     def joined(cls, call, arguments, options):
         handle = ctypes.c_void_p()
-        check(call(ctypes.byref(handle), *arguments, ctypes.byref(Config(**options))))
+        check(call(ctypes.byref(handle), *arguments, ctypes.byref(config_of(options))))
         return cls(handle)
 
     def Split(self, color=0, key=0, **options):
         """The communicator of the ranks with this color, ordered by key; None for color None."""
-        handle, config = ctypes.c_void_p(), Config(**options)
-        self.check(lib.CommSplit(self.handle, -1 if color is None else color, key, ctypes.byref(handle),
-                                 ctypes.byref(config) if options else None))
+        handle, config = ctypes.c_void_p(), config_of(options)
+        self.check(lib.CommSplit(self.handle, -1 if color is None else number_of(color, "color"), number_of(key, "key"),
+                                 ctypes.byref(handle), ctypes.byref(config) if options else None))
         return Communicator(handle) if handle else None
 
     def Dup(self, **options):
@@ -166,7 +134,7 @@ class Communicator:
 
     def Shrink(self, exclude=(), abort=False, **options):
         """The communicator of the surviving ranks; with a list, of the ranks outside it."""
-        handle, config = ctypes.c_void_p(), Config(**options)
+        handle, config, exclude = ctypes.c_void_p(), config_of(options), table_of(exclude, "exclude", number_of)
         ranks = (ctypes.c_int * max(len(exclude), 1))(*exclude)
         self.check(lib.CommShrink(self.handle, ranks, len(exclude), ctypes.byref(handle),
                                   ctypes.byref(config) if options else None, int(abort)))
@@ -205,19 +173,21 @@ class Communicator:
     def Get_size(self):
         return self.size
 
+    @named
     def rank_state(self, rank):
         """ALIVE, LEFT or DEAD."""
         state = ctypes.c_int()
-        check(lib.CommRankState(self.handle, rank, ctypes.byref(state)))
+        self.check(lib.CommRankState(self.handle, number_of(rank, "rank"), ctypes.byref(state)))
         return state.value
 
     def dead(self):
         return [rank for rank in range(self.size) if self.rank_state(rank) == DEAD]
 
+    @named
     def describe(self, collective, count, datatype=Datatype.FLOAT32):
         """The algorithm, transport and tile size of a call, in a line."""
         text = ctypes.create_string_buffer(256)
-        self.check(lib.CommDescribe(self.handle, collective.encode(), count, datatype, text, len(text)))
+        self.check(lib.CommDescribe(self.handle, collective.encode(), count_of(count, "count"), datatype, text, len(text)))
         return text.value.decode()
 
     def counters(self):
@@ -235,7 +205,7 @@ class Communicator:
     def check(self, code):
         if code:
             if not self.handle:
-                what = f"aborted: {self.aborted}" if self.aborted else "freed"
+                what = f"aborted: {self.aborted}" if self.aborted else "freed; free it after its last call"
                 raise ERRORS[4](f"rank {self.rank}: the communicator was {what}", self.rank)
             raise self.explain(error_of(code))
 
@@ -418,13 +388,16 @@ class Communicator:
 
     def parts(self, spec, writable, name):
         """The Buffer of a v-buffer, and the tables of counts and displacements."""
+        if not isinstance(spec, (list, tuple)) or len(spec) not in (2, 3):
+            raise TypeError(f"{name} is {type(spec).__name__}; pass [object, counts] or [object, counts, displacements]")
         data = buffer_of(spec[0], writable)
-        counts = [int(count) for count in spec[1]]
+        counts = table_of(spec[1], f"{name}'s counts")
         given = spec[2] if len(spec) > 2 else None
-        places = [sum(counts[:i]) for i in range(len(counts))] if given is None else [int(place) for place in given]
+        places = [sum(counts[:i]) for i in range(len(counts))] if given is None else \
+            table_of(given, f"{name}'s displacements")
         for table, what in (counts, "counts"), (places, "displacements"):
-            if len(table) != self.size or min(table) < 0:
-                raise ValueError(f"{name} has {what} {table}; {self.size} ranks need as many, from 0")
+            if len(table) != self.size:
+                raise ValueError(f"{name} has {what} {table}; {self.size} ranks need as many")
         need(data, max((at + n for at, n in zip(places, counts) if n), default=0), name)
         table = ctypes.c_size_t * self.size
         return data, table(*counts), table(*places)
@@ -486,11 +459,13 @@ class Communicator:
 
     def Send(self, buf, dest, tag=0, version=0):
         data = buffer_of(buf)
-        self.check(lib.MsgSend(data.address, data.bytes, number_of(dest, "dest"), tag, version, self.handle))
+        self.check(lib.MsgSend(data.address, data.bytes, number_of(dest, "dest"), number_of(tag, "tag"),
+                               number_of(version, "version", 64), self.handle))
 
     def receive(self, call, arguments, source, tag, timeout_ms, status):
         message = Message()
-        code = call(*arguments, source, tag, timeout_ms, self.handle, ctypes.byref(message))
+        code = call(*arguments, number_of(source, "source"), number_of(tag, "tag"), number_of(timeout_ms, "timeout_ms"),
+                    self.handle, ctypes.byref(message))
         if code == IN_PROGRESS:
             text = f"rank {self.rank}: no message from rank {'any' if source < 0 else source} with tag " \
                    f"{'any' if tag < 0 else tag} came within {'the timeout' if timeout_ms < 0 else f'{timeout_ms} ms'}"
@@ -517,12 +492,20 @@ class Communicator:
     def Allreduce_quorum(self, sendbuf, recvbuf, k, op=Op.SUM, deadline_ms=0, carry=None, every=False):
         """Combine the first k contributions (sendbuf None: contribute nothing). Returns a Contributions."""
         receive = buffer_of(recvbuf, True)
-        send = optional(sendbuf)
-        late = optional(carry, True)
+        send, late = optional(sendbuf), optional(carry, True)
+        for spec, buffer, name in (sendbuf, send, "sendbuf"), (carry, late, "carry"):
+            if spec is not None:
+                need(same_type(buffer, receive), receive.count, name)
         quorum = Quorum(ctypes.sizeof(Quorum), late.address, int(every))
-        self.check(lib.AllReduceQuorum(send.address, receive.address, receive.count, receive.reduced(op), op, k, deadline_ms,
-                                       self.handle, None, ctypes.byref(quorum)))
+        self.check(lib.AllReduceQuorum(send.address, receive.address, receive.count, receive.reduced(op), op,
+                                       number_of(k, "k"), number_of(deadline_ms, "deadline_ms"), self.handle, None,
+                                       ctypes.byref(quorum)))
         return Contributions(quorum, self.size)
+
+
+for name, method in list(vars(Communicator).items()):
+    if name[0].isupper():
+        setattr(Communicator, name, named(method))
 
 
 class Contributions:

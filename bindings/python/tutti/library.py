@@ -165,7 +165,10 @@ class Library:
             raise ImportError(f"cannot load libtutti: {why}; install the wheel of this platform, or set TUTTI_LIBRARY "
                               "to the path of libtutti.so.0") from None
         for name, arguments in CALLS.items():
-            call = getattr(self.handle, "tutti" + name)
+            call = getattr(self.handle, "tutti" + name, None)
+            if not call:
+                raise ImportError(f"{path} has no tutti{name}: it is another library, or another version; set TUTTI_LIBRARY "
+                                  "to the libtutti.so.0 of this package's version, or unset it")
             call.argtypes, call.restype = arguments, c_int
             setattr(self, name, call)
         self.last_error = self.handle.tuttiGetLastError
