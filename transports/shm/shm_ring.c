@@ -23,9 +23,9 @@
  * `done` costs.
  *
  * Cells change hands: a reader may keep a cell, if the writer has granted it, and writes its own next message
- * there. So the bytes of two ranks that answer each
- * other cross between their cores once, not twice. The cell goes home with that message. A writer grants up to
- * TT_SHM_MAX_AWAY cells, and never all that are claimed, so that a reader that does not answer leaves it enough.
+ * there. So the bytes of two ranks that answer each other cross between their cores once, not twice. The cell
+ * goes home with that message. A writer grants up to TT_SHM_MAX_AWAY cells, and never all that are claimed; a
+ * reader keeps one cell until it has answered. So a stream in one direction has enough cells.
  *
  * A sender may run far ahead with small messages: where ranks share a core, each switch between
  * them costs more than a message (broadcast, 4 ranks on 2 cores, 4 B: 1.3 us a call with 16 lines,
