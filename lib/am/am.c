@@ -43,6 +43,17 @@ tuttiRankState_t tt_am_state(struct tt_am *am, int rank)
 	return state;
 }
 
+int tt_am_next_left(struct tt_am *am, int from)
+{
+	int r = from;
+
+	pthread_mutex_lock(am->lock);
+	while (r < am->nranks && !tt_set_has(am->left, r))
+		r = am->left[r / 8] ? r + 1 : (r | 7) + 1;
+	pthread_mutex_unlock(am->lock);
+	return r;
+}
+
 /* ---- callbacks of control -------------------------------------------------------------------- */
 
 static void on_message(void *ctx, int rank, int kind, const uint8_t *data, size_t bytes)

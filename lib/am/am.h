@@ -119,6 +119,8 @@ void tt_am_forget_asker(struct tt_am *am);
 
 /* State of a rank (alive, left or dead), as known to this rank. */
 tuttiRankState_t tt_am_state(struct tt_am *am, int rank);
+/* The lowest rank from `from` on that has left; the number of ranks: none */
+int tt_am_next_left(struct tt_am *am, int from);
 
 /* Bytes of memory held; payload bytes and messages sent so far. */
 size_t tt_am_memory(struct tt_am *am);

@@ -22,6 +22,40 @@
 /* time that a coordinator on a busy core takes to connect with a rank */
 #define CONNECT_NS 2000000ull
 
+/* ---- ranks ----------------------------------------------------------------------------------- */
+
+const struct tt_shrink_peer *tt_shrink_peer(const struct tt_shrink *a, int rank)
+{
+	static const struct tt_shrink_peer unknown;
+	const struct tt_shrink_peer *p = tt_sparse_get(&a->peer, rank);
+
+	return p ? p : &unknown;
+}
+
+struct tt_shrink_peer *tt_shrink_note(struct tt_shrink *a, int rank)
+{
+	struct tt_shrink_peer *p = tt_sparse_get(&a->peer, rank);
+
+	if (p)
+		return p;
+	p = calloc(1, sizeof(*p));
+	if (p && tt_sparse_set(&a->peer, rank, p))
+		return p;
+	free(p);
+	tt_fail(TT_SYSTEM, "rank %d: no memory to shrink %d ranks", a->parent->rank,
+		a->parent->nranks);
+	return NULL;
+}
+
+static int bar(struct tt_shrink *a, int rank)
+{
+	struct tt_shrink_peer *p = tt_shrink_note(a, rank);
+
+	if (p)
+		p->barred = true;
+	return p ? 0 : TT_SYSTEM;
+}
+
 /* ---- connecting the members ------------------------------------------------------------------ */
 
 uint64_t tt_shrink_mark(uint64_t epoch, const struct tt_members *members)
@@ -50,13 +84,21 @@ static int form(struct tt_shrink *a, tuttiComm_t c, const struct tt_env *env)
 	return rc;
 }
 
-/* The others are barred from now on: the decision stands. */
-static void bar_others(struct tt_shrink *a)
+/* The others than the members, which are in order, are barred from now on: the decision stands. 0 |
+ * TT_SYSTEM */
+static int bar_others(struct tt_shrink *a)
 {
-	for (int r = 0; r < a->parent->nranks; r++)
-		a->peer[r].barred = true;
-	for (int i = 0; i < a->members.n; i++)
-		a->peer[a->members.member[i]].barred = false;
+	for (int r = 0, i = 0; r < a->parent->nranks; r++) {
+		if (i == a->members.n || a->members.member[i] != r) {
+			if (bar(a, r))
+				return TT_SYSTEM;
+		} else {
+			i++;
+			if (tt_shrink_peer(a, r)->barred)
+				tt_shrink_note(a, r)->barred = false;
+		}
+	}
+	return 0;
 }
 
 static void drop_kept(struct tt_shrink *a)
@@ -93,8 +135,8 @@ static int set_up(struct tt_shrink *a, tuttiComm_t c, const struct tt_env *env)
 	int rc, failed;
 
 	drop_kept(a);
-	bar_others(a);
-	rc = tt_shrink_tell(a, TT_SHRINK_FORMS, -1);
+	rc = bar_others(a);
+	rc = rc ? rc : tt_shrink_tell(a, TT_SHRINK_FORMS, -1);
 	if (!rc && !(rc = form(a, c, env)))
 		return 0;
 	failed = tt_shrink_tell(a, TT_SHRINK_DECIDES, -1);
@@ -159,36 +201,51 @@ static uint64_t digest_of(const bool *excluded, int nranks)
 	return digest;
 }
 
+/* The ranks of the caller's list, and those that have left before. 0 | TT_SYSTEM */
+static int note_ranks(struct tt_shrink *a, const bool *excluded)
+{
+	int n = a->parent->nranks;
+
+	for (int r = 0; a->listed && r < n; r++)
+		if (excluded[r] && bar(a, r))
+			return TT_SYSTEM;
+	for (int r = tt_am_next_left(a->parent->am, 0); r < n;
+	     r = tt_am_next_left(a->parent->am, r + 1)) {
+		struct tt_shrink_peer *p = tt_shrink_note(a, r);
+
+		if (!p)
+			return TT_SYSTEM;
+		p->left_before = true;
+	}
+	return 0;
+}
+
 int tt_comm_shrink(tuttiComm_t parent, const bool *excluded, int nexcluded,
 		   const tuttiConfig_t *config, tuttiComm_t *ret_comm)
 {
 	size_t n = (size_t)parent->nranks;
 	struct tt_shrink a = { .parent = parent,
 			       .listed = nexcluded > 0,
-			       .digest = digest_of(excluded, parent->nranks),
+			       .digest = nexcluded ? digest_of(excluded, parent->nranks) : 0,
 			       .attempt = (uint32_t)(++parent->shrinks & 0x7fff) << 16,
 			       .epoch = parent->shrink_epoch,
 			       .timeout_ns = parent->settings.timeout_ms * 1000000ull };
+	bool made = tt_sparse_make(&a.peer, parent->nranks);
 	int rc = TT_SYSTEM;
 
 	a.patience_ns = a.timeout_ns / 8 + n * CONNECT_NS;
 	a.limit_ns = 3 * a.timeout_ns - a.timeout_ns / 8;
 	a.slice_ns = a.patience_ns / 8 < SLICE_NS ? a.patience_ns / 8 : SLICE_NS;
 	a.pause_ns = 2 * a.slice_ns;
-	a.peer = calloc(n, sizeof(*a.peer));
 	a.members.member = calloc(n, sizeof(*a.members.member));
 	a.buffer = malloc(TT_AM_DECISION_BYTES(n));
-	for (size_t r = 0; a.peer && r < n; r++) {
-		a.peer[r].barred = excluded[r];
-		a.peer[r].left_before = tt_am_state(parent->am, (int)r) == tuttiRankLeft;
-	}
-	if (a.peer && a.members.member && a.buffer)
-		rc = shrink(&a, config, ret_comm);
+	if (made && a.members.member && a.buffer)
+		rc = (rc = note_ranks(&a, excluded)) ? rc : shrink(&a, config, ret_comm);
 	else
 		tt_fail(TT_SYSTEM, "rank %d: no memory to shrink %zu ranks", parent->rank, n);
 	parent->shrink_epoch = a.epoch;
 	drop_kept(&a);
-	free(a.peer);
+	tt_sparse_free_all(&a.peer);
 	free(a.members.member);
 	free(a.buffer);
 	return rc;

@@ -49,7 +49,7 @@ static bool is_silent(const void *ctx, int rank)
 {
 	const struct tt_shrink *a = ctx;
 
-	return a->peer[rank].silent;
+	return tt_shrink_peer(a, rank)->silent;
 }
 
 int tt_shrink_check(struct tt_shrink *a)
@@ -102,14 +102,14 @@ int tt_shrink_tell(struct tt_shrink *a, enum tt_shrink_phase phase, int coordina
 /* An empty answer, or one of an earlier shrink, is of a rank that is not in this shrink. */
 static void note_answer(struct tt_shrink *a, const struct tt_am_header *head, struct tt_reader *r)
 {
-	struct tt_shrink_peer *p = &a->peer[head->source];
+	struct tt_shrink_peer *p = tt_sparse_get(&a->peer, head->source);
 	enum tt_shrink_phase phase = (enum tt_shrink_phase)tt_get_upto(r, 1, TT_SHRINK_COMPLETED);
 	int coordinator = (int)tt_get(r, 4);
 	uint32_t attempt = (uint32_t)tt_get(r, 4);
 	uint64_t epoch = tt_get(r, 8);
 	const uint8_t *in = phase == TT_SHRINK_COMPLETED ? tt_get_set(r, a->parent->nranks) : NULL;
 
-	if ((uint32_t)head->tag != p->query)
+	if (!p || (uint32_t)head->tag != p->query)
 		return;
 	p->answered = p->known = true;
 	p->answered_ns = p->answered_ns ? p->answered_ns : tt_shrink_clock(a, a->pause_ns);
@@ -147,20 +147,26 @@ void tt_shrink_receive(struct tt_shrink *a)
 
 /* ---- queries --------------------------------------------------------------------------------- */
 
-static struct tt_am_header number_query(struct tt_shrink *a, int rank)
+/* 0 | TT_SYSTEM */
+static int number_query(struct tt_shrink *a, int rank, struct tt_am_header *ret_head)
 {
-	struct tt_shrink_peer *p = &a->peer[rank];
+	struct tt_shrink_peer *p = tt_shrink_note(a, rank);
 
+	if (!p)
+		return TT_SYSTEM;
 	p->query = ++a->queries;
 	p->answered = false;
-	return (struct tt_am_header){ .kind = TT_AM_QUERY, .tag = (int)p->query };
+	*ret_head = (struct tt_am_header){ .kind = TT_AM_QUERY, .tag = (int)p->query };
+	return 0;
 }
 
+/* Without memory the next query comes later. */
 void tt_shrink_query(struct tt_shrink *a, int rank)
 {
-	struct tt_am_header head = number_query(a, rank);
+	struct tt_am_header head;
 
-	tt_am_query(a->parent->am, rank, &head);
+	if (!number_query(a, rank, &head))
+		tt_am_query(a->parent->am, rank, &head);
 }
 
 /* Connects to a rank, and sends it a query */
@@ -221,14 +227,20 @@ static void end_queries(struct tt_control *ctl, atomic_bool *stop, struct query_
 	}
 }
 
-/* Ranks without an answer to a query after query number `before` */
-static int count_unanswered(const struct tt_shrink *a, uint32_t before)
+/* Is there a rank without an answer to a query after query number `before`? Ranks answer once, or are gone, so
+ * the next look begins where this one ends. */
+static bool any_unanswered(struct tt_shrink *a, uint32_t before)
 {
-	int n = 0;
+	int r = a->answered_to;
 
-	for (int r = 0; r < a->parent->nranks; r++)
-		n += a->peer[r].query > before && !a->peer[r].answered && !tt_shrink_is_gone(a, r);
-	return n;
+	for (; r < a->parent->nranks; r = tt_sparse_next(&a->peer, r + 1)) {
+		const struct tt_shrink_peer *p = tt_shrink_peer(a, r);
+
+		if (p->query > before && !p->answered && !tt_shrink_is_gone(a, r))
+			break;
+	}
+	a->answered_to = r;
+	return r < a->parent->nranks;
 }
 
 /* Takes answers until all have come, or no further one comes. As tt_am_recv */
@@ -238,7 +250,7 @@ static int await_answers(struct tt_shrink *a, uint32_t before)
 		 last = now + ANSWERS * a->patience_ns;
 	int rc = 0;
 
-	while (rc >= 0 && count_unanswered(a, before) &&
+	while (rc >= 0 && any_unanswered(a, before) &&
 	       (now = tt_shrink_clock(a, a->pause_ns)) < until) {
 		rc = receive_answer(a, a->slice_ns);
 		if (!rc)
@@ -254,21 +266,26 @@ int tt_shrink_ask(struct tt_shrink *a, int from, int to)
 	atomic_bool stop = false;
 	int rc = 0;
 
+	a->answered_to = from;
 	for (int r = from; !rc && r < to; r++) {
 		struct tt_am_header head;
 
-		if (r == a->parent->rank || tt_shrink_is_gone(a, r) || a->peer[r].barred)
+		if (r == a->parent->rank || tt_shrink_is_gone(a, r) || tt_shrink_peer(a, r)->barred)
 			continue;
-		head = number_query(a, r);
-		if (!tt_am_query(a->parent->am, r, &head))
+		rc = number_query(a, r, &head);
+		if (!rc && !tt_am_query(a->parent->am, r, &head))
 			rc = start_query(a, r, &head, &stop, &threads);
 	}
 	if (!rc)
 		rc = await_answers(a, before);
 	end_queries(a->parent->ctl, &stop, threads);
-	for (int r = 0; r < a->parent->nranks; r++)
-		if (a->peer[r].query > before && !a->peer[r].answered)
-			a->peer[r].silent = a->peer[r].known = true;
+	for (int r = tt_sparse_next(&a->peer, 0); r < a->parent->nranks;
+	     r = tt_sparse_next(&a->peer, r + 1)) {
+		struct tt_shrink_peer *p = tt_sparse_get(&a->peer, r);
+
+		if (p->query > before && !p->answered)
+			p->silent = p->known = true;
+	}
 	/* else the last rank that could answer is gone */
-	return rc < 0 && count_unanswered(a, before) ? rc : 0;
+	return rc < 0 && any_unanswered(a, before) ? rc : 0;
 }

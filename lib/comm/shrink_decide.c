@@ -36,9 +36,20 @@
 /* ranks that one without a coordinator asks first; then twice as many, and so on */
 #define FIRST_ASKED 8
 
+/* The ranks of which something is known */
+static int first(const struct tt_shrink *a)
+{
+	return tt_sparse_next(&a->peer, 0);
+}
+
+static int next(const struct tt_shrink *a, int rank)
+{
+	return tt_sparse_next(&a->peer, rank + 1);
+}
+
 static bool is_outside(const struct tt_shrink *a, int rank)
 {
-	return a->peer[rank].barred || tt_shrink_is_gone(a, rank);
+	return tt_shrink_peer(a, rank)->barred || tt_shrink_is_gone(a, rank);
 }
 
 /* Until then a rank may begin its call. */
@@ -50,7 +61,7 @@ static bool is_early(const struct tt_shrink *a)
 /* May rank coordinate, as far as this rank knows? */
 static bool may_coordinate(const struct tt_shrink *a, int rank)
 {
-	const struct tt_shrink_peer *p = &a->peer[rank];
+	const struct tt_shrink_peer *p = tt_shrink_peer(a, rank);
 
 	if (is_outside(a, rank) || p->silent)
 		return false;
@@ -65,7 +76,7 @@ static bool may_coordinate(const struct tt_shrink *a, int rank)
 /* Does a rank that has queried this one coordinate, as far as this rank knows? */
 static bool is_asker(const struct tt_shrink *a, int asker)
 {
-	const struct tt_shrink_peer *p = &a->peer[asker < 0 ? 0 : asker];
+	const struct tt_shrink_peer *p = tt_shrink_peer(a, asker < 0 ? 0 : asker);
 
 	return asker >= 0 && may_coordinate(a, asker) &&
 	       (!p->known || (p->phase == TT_SHRINK_DECIDES && p->coordinator == asker));
@@ -77,7 +88,8 @@ static int find_coordinator(const struct tt_shrink *a)
 	int asker = tt_am_asker(a->parent->am), r = 0;
 
 	asker = is_asker(a, asker) ? asker : -1;
-	while (r < a->parent->rank && (!may_coordinate(a, r) || (r < asker && !a->peer[r].known)))
+	while (r < a->parent->rank &&
+	       (!may_coordinate(a, r) || (r < asker && !tt_shrink_peer(a, r)->known)))
 		r++;
 	return r;
 }
@@ -90,23 +102,25 @@ static bool is_complete(const struct tt_shrink *a)
 	tt_control_excluded(a->parent->ctl, &newest);
 	if (!a->kept || newest == a->kept_epoch)
 		return a->kept;
-	for (int r = 0; r < a->parent->nranks; r++)
-		if (a->peer[r].phase == TT_SHRINK_COMPLETED && a->peer[r].epoch == a->kept_epoch)
+	for (int r = first(a); r < a->parent->nranks; r = next(a, r)) {
+		const struct tt_shrink_peer *p = tt_shrink_peer(a, r);
+
+		if (p->phase == TT_SHRINK_COMPLETED && p->epoch == a->kept_epoch)
 			return true;
+	}
 	return false;
 }
 
 /* ---- messages -------------------------------------------------------------------------------- */
 
 static int send_message(struct tt_shrink *a, int to, enum tt_am_kind kind, uint32_t attempt,
-			struct tt_writer *w)
+			const struct tt_writer *w)
 {
 	struct tt_am_header head = { .kind = kind, .tag = (int)attempt, .bytes = w->have };
 	int rc = w->failed ? tt_fail(TT_SYSTEM, "rank %d: no memory for a message", a->parent->rank)
 			   : tt_am_shrink_send(a->parent->am, to, &head, w->data,
 					       tt_now_ns() + a->patience_ns);
 
-	free(w->data);
 	tt_shrink_clock(a, a->patience_ns);
 	return rc;
 }
@@ -124,16 +138,19 @@ static void await_turn(struct tt_shrink *a)
 static int send_proposal(struct tt_shrink *a, int to)
 {
 	struct tt_writer w = { 0 };
+	int rc;
 
 	await_turn(a);
 	tt_put(&w, a->epoch, 8);
 	tt_put(&w, is_complete(a) ? a->kept_epoch : 0, 8);
 	tt_put(&w, a->digest, 8);
-	return send_message(a, to, TT_AM_PROPOSAL, a->attempt, &w);
+	rc = send_message(a, to, TT_AM_PROPOSAL, a->attempt, &w);
+	free(w.data);
+	return rc;
 }
 
-/* code 0: the members; else the error, with text */
-static void send_decision(struct tt_shrink *a, int to, int code, const char *text)
+/* To all that have proposed. code 0: the members; else the error, with text */
+static void send_decision(struct tt_shrink *a, int code, const char *text)
 {
 	struct tt_writer w = { 0 };
 
@@ -142,22 +159,29 @@ static void send_decision(struct tt_shrink *a, int to, int code, const char *tex
 	tt_put_text(&w, text);
 	tt_put_set(&w, a->members.member, code ? 0 : a->members.n, a->parent->nranks);
 	/* a member that is gone now is detected when the members connect */
-	send_message(a, to, TT_AM_DECISION, a->peer[to].proposed, &w);
+	for (int r = first(a); r < a->parent->nranks; r = next(a, r))
+		if (r != a->parent->rank && tt_shrink_peer(a, r)->proposed)
+			send_message(a, r, TT_AM_DECISION, tt_shrink_peer(a, r)->proposed, &w);
+	free(w.data);
 }
 
 /* ---- the coordinator ------------------------------------------------------------------------- */
 
-/* Records a proposal. 0 | TT_USAGE: another list */
+/* Records a proposal. 0 | TT_USAGE: another list | TT_SYSTEM */
 static int note_proposal(struct tt_shrink *a, const struct tt_am_header *head, struct tt_reader *r)
 {
 	uint64_t epoch = tt_get(r, 8), completed = tt_get(r, 8), digest = tt_get(r, 8);
+	struct tt_shrink_peer *p;
 
-	if (!tt_get_end(r) || a->peer[head->source].barred)
+	if (!tt_get_end(r) || tt_shrink_peer(a, head->source)->barred)
 		return 0;
-	a->peer[head->source].completed = completed;
+	p = tt_shrink_note(a, head->source);
+	if (!p)
+		return TT_SYSTEM;
+	p->completed = completed;
 	if (epoch > a->epoch)
 		a->epoch = epoch;
-	a->peer[head->source].proposed = (uint32_t)head->tag;
+	p->proposed = (uint32_t)head->tag;
 	if (digest == a->digest)
 		return 0;
 	return tt_fail(
@@ -168,7 +192,7 @@ static int note_proposal(struct tt_shrink *a, const struct tt_am_header *head, s
 
 static bool is_awaited(const struct tt_shrink *a, int rank, uint64_t began_ns)
 {
-	const struct tt_shrink_peer *p = &a->peer[rank];
+	const struct tt_shrink_peer *p = tt_shrink_peer(a, rank);
 
 	if (is_outside(a, rank) || p->proposed || p->phase == TT_SHRINK_COMPLETED)
 		return false;
@@ -178,12 +202,13 @@ static bool is_awaited(const struct tt_shrink *a, int rank, uint64_t began_ns)
 	return a->ran_ns - began_ns < a->timeout_ns;
 }
 
-static bool any_awaited(const struct tt_shrink *a, uint64_t began_ns)
+/* While proposals come, a rank that is not awaited stays so: *from is where the next look begins. */
+static bool any_awaited(const struct tt_shrink *a, uint64_t began_ns, int *from)
 {
-	for (int r = 0; r < a->parent->nranks; r++)
-		if (r != a->parent->rank && is_awaited(a, r, began_ns))
-			return true;
-	return false;
+	while (*from < a->parent->nranks &&
+	       (*from == a->parent->rank || !is_awaited(a, *from, began_ns)))
+		++*from;
+	return *from < a->parent->nranks;
 }
 
 /* Takes proposals until all ranks have proposed, but asks the others now and then. */
@@ -192,10 +217,10 @@ static int gather_proposals(struct tt_shrink *a, uint64_t began_ns)
 	uint64_t until = tt_shrink_clock(a, a->pause_ns) + a->patience_ns;
 	struct tt_am_header head;
 	struct tt_reader r;
-	int rc;
+	int rc, from = 0;
 
 	while (!(rc = tt_shrink_check(a))) {
-		bool waits = any_awaited(a, began_ns) && a->ran_ns < until;
+		bool waits = any_awaited(a, began_ns, &from) && a->ran_ns < until;
 
 		rc = tt_shrink_next(a, TT_AM_PROPOSAL, -1, waits ? a->slice_ns : 0, &head, &r);
 		if (!rc && (rc = note_proposal(a, &head, &r)))
@@ -209,8 +234,8 @@ static int gather_proposals(struct tt_shrink *a, uint64_t began_ns)
 /* A proposal stands if its rank answered the last query and follows this one. */
 static void confirm_proposals(struct tt_shrink *a)
 {
-	for (int r = 0; r < a->parent->nranks; r++) {
-		struct tt_shrink_peer *p = &a->peer[r];
+	for (int r = first(a); r < a->parent->nranks; r = next(a, r)) {
+		struct tt_shrink_peer *p = tt_sparse_get(&a->peer, r);
 
 		if (r != a->parent->rank &&
 		    (tt_shrink_is_gone(a, r) || p->silent || p->phase != TT_SHRINK_DECIDES ||
@@ -220,7 +245,7 @@ static void confirm_proposals(struct tt_shrink *a)
 }
 
 /* Takes the proposals that came during the query, whose ranks answered that they were not in the
- * shrink. 0 none | 1 these ranks must be asked again | TT_USAGE */
+ * shrink. 0 none | 1 these ranks must be asked again | TT_USAGE, TT_SYSTEM */
 static int take_late_proposals(struct tt_shrink *a)
 {
 	struct tt_am_header head;
@@ -228,10 +253,10 @@ static int take_late_proposals(struct tt_shrink *a)
 	int late = 0, rc = 0;
 
 	while (!rc && !tt_shrink_next(a, TT_AM_PROPOSAL, -1, 0, &head, &r)) {
-		uint32_t confirmed = a->peer[head.source].proposed;
+		uint32_t confirmed = tt_shrink_peer(a, head.source)->proposed;
 
 		rc = note_proposal(a, &head, &r);
-		late |= a->peer[head.source].proposed != confirmed;
+		late |= tt_shrink_peer(a, head.source)->proposed != confirmed;
 	}
 	return rc ? rc : late;
 }
@@ -240,20 +265,25 @@ static int take_late_proposals(struct tt_shrink *a)
 static int gather(struct tt_shrink *a)
 {
 	uint64_t began = tt_shrink_clock(a, a->pause_ns);
-	int rc;
+	struct tt_shrink_peer *me = tt_shrink_note(a, a->parent->rank);
+	int rc, from;
 
-	a->peer[a->parent->rank].proposed = a->attempt;
+	if (!me)
+		return TT_SYSTEM;
+	me->proposed = a->attempt;
 	do {
+		from = 0;
 		if ((rc = gather_proposals(a, began)) ||
 		    (rc = tt_shrink_ask(a, 0, a->parent->nranks)))
 			return rc;
 		for (int r = 0; r < a->parent->rank; r++)
-			if (may_coordinate(a, r) && a->peer[r].phase == TT_SHRINK_DECIDES)
+			if (may_coordinate(a, r) &&
+			    tt_shrink_peer(a, r)->phase == TT_SHRINK_DECIDES)
 				return 1;
 		confirm_proposals(a);
 		if ((rc = take_late_proposals(a)) < 0)
 			return rc;
-	} while (rc || any_awaited(a, began));
+	} while (rc || any_awaited(a, began, &from));
 	return tt_shrink_check(a);
 }
 
@@ -261,7 +291,7 @@ static bool is_missing(const void *ctx, int rank)
 {
 	const struct tt_shrink *a = ctx;
 
-	return !a->peer[rank].barred && !a->peer[rank].proposed;
+	return !tt_shrink_peer(a, rank)->barred && !tt_shrink_peer(a, rank)->proposed;
 }
 
 /* With a list, all other ranks must be there. */
@@ -270,7 +300,7 @@ static int check_list(const struct tt_shrink *a)
 	char ranks[256];
 
 	for (int r = 0; a->listed && r < a->parent->nranks; r++)
-		if (!a->peer[r].barred && tt_shrink_is_gone(a, r))
+		if (!tt_shrink_peer(a, r)->barred && tt_shrink_is_gone(a, r))
 			return tt_fail(
 				TT_REMOTE,
 				"rank %d: rank %d is dead or has left, and is not on the list of ranks to exclude",
@@ -286,8 +316,9 @@ static int check_list(const struct tt_shrink *a)
 /* Did others complete the communicator that this rank keeps? */
 static int check_left(const struct tt_shrink *a)
 {
-	for (int r = 0; a->kept && r < a->parent->nranks; r++)
-		if (tt_am_state(a->parent->am, r) == tuttiRankLeft && !a->peer[r].left_before)
+	for (int r = a->kept ? tt_am_next_left(a->parent->am, 0) : a->parent->nranks;
+	     r < a->parent->nranks; r = tt_am_next_left(a->parent->am, r + 1))
+		if (!tt_shrink_peer(a, r)->left_before)
 			return tt_fail(
 				TT_REMOTE,
 				"rank %d: rank %d left the old communicator during this rank's tuttiCommShrink: the "
@@ -325,8 +356,9 @@ static int decide(struct tt_shrink *a)
 	int rc;
 
 	a->members.n = 0;
-	for (int r = 0; r < a->parent->nranks; r++)
-		if (a->peer[r].proposed && (r == a->parent->rank || !tt_shrink_is_gone(a, r)))
+	for (int r = first(a); r < a->parent->nranks; r = next(a, r))
+		if (tt_shrink_peer(a, r)->proposed &&
+		    (r == a->parent->rank || !tt_shrink_is_gone(a, r)))
 			a->members.member[a->members.n++] = r;
 	a->epoch++;
 	rc = (rc = check_list(a)) ? rc : (rc = check_left(a)) ? rc : check_majority(a);
@@ -338,8 +370,9 @@ static bool stands(const struct tt_shrink *a)
 {
 	bool complete = is_complete(a);
 
-	for (int r = 0; r < a->parent->nranks; r++)
-		complete |= a->peer[r].proposed && a->peer[r].completed == a->kept_epoch;
+	for (int r = first(a); r < a->parent->nranks; r = next(a, r))
+		complete |= tt_shrink_peer(a, r)->proposed &&
+			    tt_shrink_peer(a, r)->completed == a->kept_epoch;
 	return a->kept && a->epoch == a->kept_epoch && complete;
 }
 
@@ -347,7 +380,7 @@ static void repeat_members(struct tt_shrink *a)
 {
 	a->members.n = 0;
 	for (int r = 0; r < a->parent->nranks; r++)
-		if (!a->peer[r].barred)
+		if (!tt_shrink_peer(a, r)->barred)
 			a->members.member[a->members.n++] = r;
 }
 
@@ -365,9 +398,7 @@ static int coordinate(struct tt_shrink *a)
 		rc = rc ? rc : decide(a);
 	if (rc)
 		snprintf(text, sizeof(text), "%s", tt_error_text());
-	for (int r = 0; r < a->parent->nranks; r++)
-		if (r != a->parent->rank && a->peer[r].proposed)
-			send_decision(a, r, rc, text);
+	send_decision(a, rc, text);
 	return rc ? tt_fail(rc, "%s", text) : 0;
 }
 
@@ -418,7 +449,7 @@ static int ask_lower(struct tt_shrink *a, int coordinator)
 /* Queries the coordinator; and, if it follows a rank that this rank has passed over, that one. */
 static void query_coordinator(struct tt_shrink *a, int coordinator)
 {
-	const struct tt_shrink_peer *p = &a->peer[coordinator];
+	const struct tt_shrink_peer *p = tt_shrink_peer(a, coordinator);
 
 	if (p->phase == TT_SHRINK_DECIDES && p->coordinator >= 0 && p->coordinator < coordinator)
 		tt_shrink_query(a, p->coordinator);
@@ -428,8 +459,8 @@ static void query_coordinator(struct tt_shrink *a, int coordinator)
 /* Proposes to a coordinator and waits for its decision. 0 | 1 look for a coordinator again | < 0 */
 static int follow(struct tt_shrink *a, int coordinator)
 {
-	struct tt_shrink_peer *p = &a->peer[coordinator];
-	int rc = send_proposal(a, coordinator);
+	const struct tt_shrink_peer *p = tt_shrink_note(a, coordinator);
+	int rc = p ? send_proposal(a, coordinator) : TT_SYSTEM;
 	struct tt_am_header head;
 	struct tt_reader r;
 	uint64_t asked = a->ran_ns;
@@ -467,9 +498,11 @@ int tt_shrink_decide(struct tt_shrink *a)
 
 	/* a proposal stands while its rank follows this one, also if this one has followed another
 	 * rank meanwhile: it is not repeated */
-	for (int r = 0; r < a->parent->nranks; r++) {
-		a->peer[r].known = a->peer[r].silent;
-		a->peer[r].proposed = 0;
+	for (int r = first(a); r < a->parent->nranks; r = next(a, r)) {
+		struct tt_shrink_peer *p = tt_sparse_get(&a->peer, r);
+
+		p->known = p->silent;
+		p->proposed = 0;
 	}
 	do {
 		int before = who;

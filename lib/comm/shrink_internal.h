@@ -5,6 +5,7 @@
 #ifndef TT_SHRINK_INTERNAL_H
 #define TT_SHRINK_INTERNAL_H
 
+#include "base/sparse.h"
 #include "comm/comm.h"
 #include "control/frame.h"
 
@@ -16,7 +17,8 @@ enum tt_shrink_phase {
 	TT_SHRINK_COMPLETED
 };
 
-/* Another rank, as this rank knows it */
+/* Another rank, as this rank knows it. The coordinator knows all; the others know the ranks that they ask, and
+ * those that are barred. */
 struct tt_shrink_peer {
 	bool barred;       /* on the caller's list, or no member of the latest decision */
 	bool left_before;  /* this call */
@@ -35,13 +37,14 @@ struct tt_shrink_peer {
 
 struct tt_shrink {
 	tuttiComm_t parent;
-	struct tt_shrink_peer *peer; /* [nranks] */
-	bool paced;                  /* this rank has waited for its turn to connect */
-	bool listed;                 /* the caller has a list of ranks to exclude */
-	uint64_t digest;             /* of the list */
+	struct tt_sparse peer; /* struct tt_shrink_peer, by rank */
+	bool paced;            /* this rank has waited for its turn to connect */
+	bool listed;           /* the caller has a list of ranks to exclude */
+	uint64_t digest;       /* of the list */
 	/* numbers of this rank's latest attempt and latest query, different from those of its
 	 * earlier calls */
 	uint32_t attempt, queries;
+	int answered_to; /* all ranks below have answered the latest query, or were not asked */
 	uint64_t known_epoch; /* newest epoch known before this call */
 	uint64_t epoch;       /* newest epoch known; then the decided epoch */
 	uint64_t without;     /* an epoch without this rank, 0: none known */
@@ -60,6 +63,11 @@ struct tt_shrink {
 };
 
 /* ---- shrink.c -------------------------------------------------------------------------------- */
+
+/* A rank; zeros: nothing is known of it */
+const struct tt_shrink_peer *tt_shrink_peer(const struct tt_shrink *a, int rank);
+/* The same, to be changed. NULL: no memory, tt_fail was called */
+struct tt_shrink_peer *tt_shrink_note(struct tt_shrink *a, int rank);
 
 /* The number of a decision. Another epoch or other members give another number, so that no frame of a
  * setup that failed belongs to a later one. */

@@ -190,6 +190,29 @@ static void pack_hosts(struct tt_control *ctl)
 	ctl->host_of = NULL;
 }
 
+/* Of a split or shrink in the order of the peers, whose hosts are bits: a host begins between two ranks where
+ * one begins between their peers. false: no memory */
+static bool map_hosts(struct tt_control *ctl, const struct tt_counted_bits *firsts)
+{
+	bool begins = true;
+
+	if (!tt_counted_bits_make(&ctl->own_firsts, ctl->nranks + 1))
+		return false;
+	for (int peer = 0, rank = 0; rank < ctl->nranks; peer++) {
+		begins |= tt_counted_bits_has(firsts, peer);
+		if (!tt_counted_bits_has(&ctl->map->in, peer))
+			continue;
+		if (begins)
+			tt_counted_bits_add(&ctl->own_firsts, rank);
+		begins = false;
+		rank++;
+	}
+	tt_counted_bits_count(&ctl->own_firsts);
+	ctl->host_firsts = &ctl->own_firsts;
+	ctl->nhosts = tt_counted_bits_before(&ctl->own_firsts, ctl->nranks);
+	return true;
+}
+
 bool tt_control_number_hosts(struct tt_control *ctl)
 {
 	const struct tt_directory *d = &ctl->ep->peers.directory;
@@ -203,6 +226,8 @@ bool tt_control_number_hosts(struct tt_control *ctl)
 		ctl->nhosts = tt_counted_bits_before(&d->firsts, ctl->nranks);
 		return true;
 	}
+	if (ctl->map && ctl->map->in_order && d->firsts.word && !d->host)
+		return map_hosts(ctl, &d->firsts);
 	host = malloc((size_t)ctl->ep->npeers * sizeof(*host));
 	while (room < 2 * n)
 		room *= 2;

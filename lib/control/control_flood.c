@@ -327,15 +327,20 @@ static int count_gone(const struct tt_control *ctl)
 	int n = 0;
 
 	for (int r = 0; r < ctl->nranks; r++)
-		n += is_gone(ctl, r);
+		if (!(ctl->departed.left[r / 8] | ctl->departed.dead[r / 8] |
+		      ctl->departed.over[r / 8])) /* of eight none */
+			r |= 7;
+		else
+			n += is_gone(ctl, r);
 	return n;
 }
 
-/* Breadth first, from this rank over its living neighbors and theirs */
+/* Breadth first, from this rank over its living neighbors and theirs. A ring without one rank still leads to
+ * all others. */
 bool tt_control_find_partitioned(struct tt_control *ctl, bool *ret_partitioned)
 {
 	int ngone = count_gone(ctl), nfound = 0,
-	    *found = ngone ? malloc((size_t)ctl->nranks * sizeof(*found)) : NULL;
+	    *found = ngone > 1 ? malloc((size_t)ctl->nranks * sizeof(*found)) : NULL;
 
 	for (int r = 0; found && r < ctl->nranks; r++)
 		ret_partitioned[r] = !is_gone(ctl, r);
