@@ -207,12 +207,17 @@ static void plan_memory_in_call(void)
 {
 	struct sim_rank *w = &sim->job->rank[sim->process->number];
 
-	if (!w->lacks_memory)
+	if (!w->lacks_memory || sim_random(2))
 		return;
 	w->lacks_memory = false;
 	w->process.fail_from_bytes = 0;
 	w->process.fail_in_threads = true;
 	w->process.fail_at = sim_random_scale(1, 32);
+	if (sim_random(2)) { /* or one of the first frames of about a size */
+		w->process.fail_from_bytes = 32u << sim_random(4);
+		w->process.fail_to_bytes = 2 * w->process.fail_from_bytes;
+		w->process.fail_at = 1 + sim_random(4);
+	}
 }
 
 /* Further ranks are killed, or stopped while the first ones shrink. */

@@ -153,6 +153,7 @@ static bool out_of_memory(size_t bytes)
 {
 	if (!sim || !sim->process || !sim->process->fail_at ||
 	    bytes < sim->process->fail_from_bytes ||
+	    (sim->process->fail_to_bytes && bytes >= sim->process->fail_to_bytes) ||
 	    (sim->process->fail_in_threads && sim_is_main()) || --sim->process->fail_at)
 		return false;
 	sim_trace("process %d: no memory", sim->process->number);

@@ -56,11 +56,12 @@ struct sim_process {
 	int *descriptors,
 		descriptor_room; /* simulated_network.c: the places of its descriptors, -1: free */
 	struct sim_lines variables; /* simulated_memory.c: while they are not in place */
-	uint64_t fail_at;       /* memory requests until one fails, 0: none fails; only those ... */
-	size_t fail_from_bytes; /* ... of this size, or larger, and ... */
-	bool fail_in_threads;   /* ... by other threads than main */
-	uint64_t kill_at;       /* the call in which it is killed, 0: none */
-	uint32_t corrupts;      /* 1 of this number of segments that it sends, 0: none */
+	uint64_t fail_at; /* memory requests until one fails, 0: none fails; only those ... */
+	size_t fail_from_bytes,
+		fail_to_bytes; /* ... of these sizes (to: exclusive, 0: any), and ... */
+	bool fail_in_threads;  /* ... by other threads than main */
+	uint64_t kill_at;      /* the call in which it is killed, 0: none */
+	uint32_t corrupts;     /* 1 of this number of segments that it sends, 0: none */
 	/* of a crowd: */
 	uint64_t sent, received;             /* segments */
 	uint64_t sent_bytes, received_bytes; /* of these */
