@@ -100,11 +100,6 @@ static bool write_checkpoint(FILE *f, void *arg)
 	       fwrite(c->values, sizeof(*c->values), values, f) == values;
 }
 
-int train_checkpoint_check(const struct train_config *config)
-{
-	return config->save ? train_whole_file_check("save", config->save) : TRAIN_OK;
-}
-
 static int gather_values(struct train_rank *t, float *values)
 {
 	size_t n = t->model.parameters;
@@ -227,8 +222,16 @@ static int read_header(const char *path, FILE *f, const struct checkpoint_header
 {
 	char option[128];
 
-	if (fread(ret_h, sizeof(*ret_h), 1, f) != 1 || memcmp(ret_h->magic, magic, sizeof(magic)))
+	size_t got = fread(ret_h, 1, sizeof(*ret_h), f);
+
+	if (got < sizeof(magic) || memcmp(ret_h->magic, magic, sizeof(magic)))
 		return train_fail(TRAIN_USAGE, "--resume %s: no checkpoint of tutti-train", path);
+	if (got < sizeof(*ret_h))
+		return train_fail(
+			TRAIN_USAGE,
+			"--resume %s: ends after %zu bytes; the file is truncated, use an "
+			"older checkpoint",
+			path, got);
 	if (find_difference(ret_h, want, option))
 		return train_fail(
 			TRAIN_USAGE,

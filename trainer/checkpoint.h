@@ -13,10 +13,6 @@
 
 #include "trainer/rank/rank.h"
 
-/* Checks that --save can be written, before a training that may take hours. Called before ranks are
- * started. Returns 0 | TRAIN_USAGE. */
-int train_checkpoint_check(const struct train_config *config);
-
 /* train_checkpoint_resume - --resume: load the checkpoint
  *
  *   Call      by all ranks of world; does nothing without the option

@@ -18,11 +18,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-int train_export_check(const struct train_config *config)
-{
-	return config->export ? train_whole_file_check("export", config->export) : TRAIN_OK;
-}
-
 static void add_tensor(FILE *header, const struct train_tensor *t)
 {
 	size_t rows = t->cut == TRAIN_CUT_ROWS ? t->whole : t->rows;

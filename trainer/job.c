@@ -14,7 +14,6 @@
 #include "trainer/checkpoint.h"
 #include "trainer/cluster.h"
 #include "trainer/data/data.h"
-#include "trainer/export.h"
 #include "trainer/grow.h"
 #include "trainer/device/device.h"
 #include "trainer/metrics.h"
@@ -301,9 +300,7 @@ static int check(struct train_job *job)
 	if (!rc && job->config.np && !job->config.join)
 		rc = train_metrics_check(&job->config);
 	if (!rc && job->config.np)
-		rc = train_checkpoint_check(&job->config);
-	if (!rc && job->config.np)
-		rc = train_export_check(&job->config);
+		rc = train_option_check_files(&job->config);
 	if (!rc && job->config.np) {
 		job->ranks = (int)job->config.np +
 			     (t.strategy->serve ? (int)job->config.servers : 0);

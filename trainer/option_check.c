@@ -3,6 +3,7 @@
 
 #include "trainer/base/fail.h"
 #include "trainer/train_config.h"
+#include "trainer/whole_file.h"
 
 #include <stddef.h>
 #include <string.h>
@@ -81,6 +82,8 @@ static int check_pairs(const struct train_config *c, const struct train_config *
 		{ "weight-decay", "--optimizer adamw", c->weight_decay != d->weight_decay, adamw },
 		{ "jitter", "--sim-compute-ms, which it scales", c->jitter > 0.0,
 		  c->sim_compute_ms > 0.0 },
+		{ "schedule", "--mesh", c->schedule != d->schedule, c->mesh != NULL },
+		{ "micro", "--mesh", c->micro != 0, c->mesh != NULL },
 		{ "save-every", "--save", c->save_every != 0, c->save != NULL },
 		{ "keep", "--save-every", c->keep != 0, c->save_every != 0 },
 		{ "evaluate", "--resume", c->evaluate, c->resume != NULL },
@@ -135,4 +138,25 @@ int train_option_check(const struct train_config *c)
 	if (check_pairs(c, &defaults))
 		return TRAIN_USAGE;
 	return check_files(c);
+}
+
+/* A pipe, a terminal or a device is written in place. */
+static int check_page(const char *option, const char *path)
+{
+	struct stat st;
+
+	return path && (stat(path, &st) || S_ISREG(st.st_mode) || S_ISDIR(st.st_mode))
+		       ? train_whole_file_check(option, path)
+		       : TRAIN_OK;
+}
+
+int train_option_check_files(const struct train_config *c)
+{
+	int rc = c->save ? train_whole_file_check("save", c->save) : TRAIN_OK;
+
+	if (!rc && c->export)
+		rc = train_whole_file_check("export", c->export);
+	if (!rc)
+		rc = check_page("timeline", c->timeline);
+	return rc ? rc : check_page("report", c->report);
 }

@@ -6,6 +6,7 @@
 #include "trainer/grow.h"
 #include "trainer/keep.h"
 #include "trainer/metrics.h"
+#include "trainer/option_check.h"
 #include "trainer/rank/fault.h"
 #include "trainer/rank/due_steps.h"
 #include "trainer/rank/learning_rate.h"
@@ -475,9 +476,7 @@ int train_run(struct train_rank *t, struct train_result *ret_result)
 				  "%" PRIu64 " were requested; use a larger --steps or --epochs",
 				  t->config->resume, t->first_step, p.steps);
 	/* with --np, job.c has already checked the files */
-	rc = train_is_lead(t) && !t->config->np ? train_checkpoint_check(t->config) : TRAIN_OK;
-	if (!rc && train_is_lead(t) && !t->config->np)
-		rc = train_export_check(t->config);
+	rc = train_is_lead(t) && !t->config->np ? train_option_check_files(t->config) : TRAIN_OK;
 	if (!rc)
 		rc = train_metrics_open(&p.metrics, t, false);
 	if (rc)

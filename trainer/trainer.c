@@ -47,20 +47,21 @@ static int open_memory(struct train_rank *t)
 
 /* ---- open and close ------------------------------------------------------------------------- */
 
-/* Splits world into workers and, as its last ranks, servers. */
+/* Splits world into workers and, as its last ranks, servers; all ranks have the same options. */
 static int split_ranks(struct train_rank *t)
 {
 	int all, rc = train_check(tuttiCommUserRank(t->world, &t->rank), t->world);
 
 	if (!rc)
 		rc = train_check(tuttiCommCount(t->world, &all), t->world);
-	if (rc)
-		return rc;
 	t->world_rank = t->rank;
-	rc = train_mesh_parse(t->config, &t->mesh);
+	t->servers = t->strategy->serve ? (int)t->config->servers : 0;
+	if (!rc)
+		rc = train_settings_match(t);
+	if (!rc)
+		rc = train_mesh_parse(t->config, &t->mesh);
 	if (rc || t->config->mesh)
 		return rc ? rc : train_mesh_split(t);
-	t->servers = t->strategy->serve ? (int)t->config->servers : 0;
 	t->nranks = t->first_server = all - t->servers;
 	if (t->nranks < 1)
 		return train_fail(
@@ -161,8 +162,6 @@ int train_rank_open(struct train_rank *t, const struct train_config *config,
 				"--shard-data: --strategy %s hands out samples while it trains, so "
 				"that a worker may need any; omit the option",
 				t->strategy->name);
-	if (!rc)
-		rc = train_settings_match(t);
 	if (!rc)
 		rc = train_fault_check_ranks(t);
 	if (!rc)

@@ -10,7 +10,7 @@
 #include <stdbool.h>
 #include <stdio.h>
 
-/* Checks that --OPTION PATH can be written. A device, a pipe or a directory must not be replaced by a
+/* Checks that --OPTION PATH can be replaced. A device, a pipe or a directory must not be replaced by a
  * file. Returns 0 | TRAIN_USAGE. */
 int train_whole_file_check(const char *option, const char *path);
 

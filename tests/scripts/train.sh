@@ -97,6 +97,8 @@ claim "ranks without a launcher have the right number of ranks" is np 2
 joined --seed 2
 claim "different seeds are refused" ended 2 'seed: .* the value is 1 on rank 0'
 claim "both ranks with different seeds fail" [ $status1 = 2 ]
+joined --strategy ps-sync
+claim "different strategies are refused, of which one alone has a server" ended 2 'strategy: .* the value is mirrored on rank 0'
 images=("${small[@]}")
 small=(--data text:"$out/text.0" --model rnn:1x8 --context 8 --global-batch 8 --steps 2)
 seq 100 299 >"$out/text.0"
@@ -106,6 +108,20 @@ claim "different texts of one length are refused" ended 2 'data: .*of hash'
 small=("${images[@]}")
 run 60 "${small[@]}" --save "$out/same" --export "$out/same"
 claim "one file for two kinds of output is refused" ended 2 '--export .*same: also the file of --save'
+for what in timeline report; do
+	run 60 "${small[@]}" --$what "$out/none/file"
+	claim "--$what: a file that cannot be written is refused" ended 2 "--$what .*none/file: No such file"
+	run 60 "${small[@]}" --$what "$out/none/file" --np 2
+	claim "... before ranks are started" ended 2 "--$what .*none/file: No such file"
+done
+run 60 "${small[@]}" --np 1 --ps 1 --strategy ps-async --record "$out/none/file"
+claim "--record: a file that cannot be written is refused, by one sentence" eval 'ended 2 "--record .*file.0: No" && one_line "$out/err"'
+run 60 "${small[@]}" --schedule 1f1b
+claim "a schedule without a pipeline is refused" ended 2 '--schedule: has no effect alone; add --mesh'
+run 60 "${small[@]}" --save "$out/cut" --steps 1
+head -c 100 "$out/cut" >"$out/cut.100"
+run 60 "${small[@]}" --resume "$out/cut.100"
+claim "a checkpoint that was cut off is named so" ended 2 'ends after 100 bytes; the file is truncated'
 
 # ---- faults ------------------------------------------------------------------------------------------------------
 

@@ -67,6 +67,21 @@ int train_arrival_order_open(struct train_arrival_order *a, const struct train_r
 			 : TRAIN_OK;
 }
 
+/* Records are begun here; the servers write them again. */
+static int check_records(const struct train_config *c)
+{
+	for (int number = 0; c->record && number < c->servers; number++) {
+		FILE *f = open_log(c->record, number, "ae");
+
+		if (!f)
+			return train_fail(TRAIN_USAGE,
+					  "--record %s.%d: %m; give a file that can be written",
+					  c->record, number);
+		fclose(f);
+	}
+	return TRAIN_OK;
+}
+
 int train_arrival_order_check(const struct train_config *c)
 {
 	for (int number = 0; c->replay && number < c->servers; number++) {
@@ -79,7 +94,7 @@ int train_arrival_order_check(const struct train_config *c)
 					  c->replay, c->replay, number);
 		fclose(f);
 	}
-	return TRAIN_OK;
+	return check_records(c);
 }
 
 int train_arrival_order_close(struct train_arrival_order *a)

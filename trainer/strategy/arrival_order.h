@@ -18,7 +18,7 @@ struct train_arrival_order {
 	int number;            /* of the server */
 };
 
-/* Checks that --replay has one file for each server. Returns 0 | TRAIN_USAGE. */
+/* Checks that --replay has one file for each server, and --record can have. Returns 0 | TRAIN_USAGE. */
 int train_arrival_order_check(const struct train_config *config);
 
 /* Checks on every rank that can read the first server's file that it belongs to a training of this
