@@ -432,6 +432,7 @@ int tt_paths_open(tuttiComm_t c, const struct tt_parts *parts)
 		return rc;
 	c->paths.over_tcp = is_requested(c, &tt_tcp) || is_requested(c, &tt_verbs);
 	facts = tt_comm_connectivity(c);
+	facts.nic_class = is_requested(c, &tt_verbs) ? TT_LINK_VERBS : 0;
 	c->paths.world = world_of(c, &facts);
 	c->paths.eager_bytes = tt_connectivity_p2p_tile(&facts, c->paths.world.message_bytes, 1);
 	c->paths.nic_world = c->paths.world;

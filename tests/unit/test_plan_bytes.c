@@ -5,6 +5,7 @@
 #include <criterion/criterion.h>
 #include <stdio.h>
 
+#include "model/cost.h"
 #include "plan/bind.h"
 #include "tests/support/plan_all.h"
 
@@ -253,4 +254,17 @@ Test(plan_bytes, a_call_needs_scratch_of_at_most_a_ninth_of_its_buffer, .timeout
 					  tt_algorithms[k]->name, held);
 			}
 	}
+}
+
+/* Few ranks gain from large messages over sockets; a link has a buffer of one, and an HCA registers three. */
+Test(plan_bytes, only_few_ranks_over_tcp_have_messages_of_1_MiB)
+{
+	struct tt_connectivity few = { .nranks = 8, .one_host = true, .over_tcp = true },
+			       many = few, nic = few;
+
+	many.nranks = 9;
+	nic.nic_class = TT_LINK_VERBS;
+	cr_expect_eq(tt_connectivity_message_bytes(&few), 1 << 20);
+	cr_expect_eq(tt_connectivity_message_bytes(&many), 256 << 10);
+	cr_expect_eq(tt_connectivity_message_bytes(&nic), 256 << 10);
 }
