@@ -14,8 +14,8 @@
 
 #define AHEAD 4
 
-struct message {
-	struct message *next; /* that is not done */
+struct tiled_message {
+	struct tiled_message *next; /* that is not done */
 	const struct tt_request *request;
 	struct tt_link *link;
 	uint64_t *counter; /* of messages of this pair and direction */
@@ -26,7 +26,7 @@ struct message {
 };
 
 /* false: the message needs an operation */
-static bool make(struct message *m, const struct tt_request *r)
+static bool make(struct tiled_message *m, const struct tt_request *r)
 {
 	tuttiComm_t c = r->comm;
 	const struct tt_connectivity facts = tt_comm_connectivity(c);
@@ -51,14 +51,14 @@ static bool make(struct message *m, const struct tt_request *r)
 }
 
 /* The requests that are not done as a list, sends first. false: none has several tiles, or some needs an operation */
-static bool make_all(struct message *all, const struct tt_request *requests, size_t n,
-		     uint64_t done, struct message **ret_first)
+static bool make_all(struct tiled_message *all, const struct tt_request *requests, size_t n,
+		     uint64_t done, struct tiled_message **ret_first)
 {
-	struct message **end = ret_first, *receives = NULL, **receives_end = &receives;
+	struct tiled_message **end = ret_first, *receives = NULL, **receives_end = &receives;
 	bool several = false;
 
 	for (size_t i = 0; i < n; i++) {
-		struct message *m = &all[i];
+		struct tiled_message *m = &all[i];
 
 		if (done >> i & 1)
 			continue;
@@ -79,14 +79,14 @@ static bool make_all(struct message *all, const struct tt_request *requests, siz
 }
 
 /* A send is logged before its first tile, a receive behind its last one. */
-static void log_message(const struct message *m)
+static void log_message(const struct tiled_message *m)
 {
 	const struct tt_request *r = m->request;
 
 	tt_control_note_message(r->comm->ctl, r->send, r->root, *m->counter + 1, &m->call);
 }
 
-static void begin(struct message *m)
+static void begin(struct tiled_message *m)
 {
 	m->stamp = tt_call_stamp(&m->call, *m->counter + 1);
 	m->begun = true;
@@ -94,7 +94,7 @@ static void begin(struct message *m)
 		log_message(m);
 }
 
-static void finish(struct message *m)
+static void finish(struct tiled_message *m)
 {
 	const struct tt_request *r = m->request;
 
@@ -108,7 +108,7 @@ static void finish(struct message *m)
 }
 
 /* One tile. 1 | 0 no room, or not here yet | < 0 */
-static int move_tile(struct message *m)
+static int move_tile(struct tiled_message *m)
 {
 	const struct tt_request *r = m->request;
 	struct tt_link *l = m->link;
@@ -130,7 +130,7 @@ static int move_tile(struct message *m)
 }
 
 /* > 0 some moved | 0 | < 0 */
-static int advance(struct message *m)
+static int advance(struct tiled_message *m)
 {
 	int moved = 0, rc;
 
@@ -150,7 +150,7 @@ static int advance(struct message *m)
 }
 
 /* Messages of one pair and direction keep their order. */
-static bool is_next(const struct message *first, const struct message *m)
+static bool is_next(const struct tiled_message *first, const struct tiled_message *m)
 {
 	while (first != m && first->counter != m->counter)
 		first = first->next;
@@ -158,11 +158,11 @@ static bool is_next(const struct message *first, const struct message *m)
 }
 
 /* Advance each message once; those that are done leave the list. > 0 some moved | 0 | < 0 */
-static int round_of(struct message **first)
+static int round_of(struct tiled_message **first)
 {
 	int moved = 0, rc;
 
-	for (struct message **at = first, *m; (m = *at);) {
+	for (struct tiled_message **at = first, *m; (m = *at);) {
 		rc = is_next(*first, m) ? advance(m) : 0;
 		if (rc < 0)
 			return rc;
@@ -176,7 +176,7 @@ static int round_of(struct message **first)
 }
 
 /* Rounds until all messages are done (true), one meets an error, or the spins of a wait are over */
-static bool move(struct message *first, tuttiComm_t c)
+static bool move(struct tiled_message *first, tuttiComm_t c)
 {
 	uint32_t idle = 0, spins = 0;
 	int rc;
@@ -201,7 +201,7 @@ static bool move(struct message *first, tuttiComm_t c)
 
 bool tt_eager_tiles(const struct tt_request *requests, size_t n, uint64_t done, uint32_t *ret_tiles)
 {
-	struct message all[TT_EAGER_MOST], *first;
+	struct tiled_message all[TT_EAGER_MOST], *first;
 	bool made = make_all(all, requests, n, done, &first);
 
 	if (made && move(first, requests->comm))
