@@ -21,13 +21,17 @@
  */
 #include "run/stores.h"
 
-/* The first WARM calls of a kind find the lines as the other kind has left them (a slot has two
- * pages), and are not timed; TRY more end a trial. */
-#define WARM 2
+/* The first calls of a kind find the lines as the other kind has left them, and are not timed: ordinary stores wait for
+ * lines that non-temporal ones have left in memory. Posts of a root of 4 KiB go around 128 pages, longer posts of ranks
+ * with a core each take turns in two places. TRY more calls end a trial. */
 #define TRY 2
-/* The least time and the least number of calls between two trials */
+static unsigned places_of(size_t bytes)
+{
+	return bytes <= TT_EXPRESS_OTHER_BYTES ? (unsigned)(2 * TT_SLOT_HALF / bytes) : 2;
+}
+/* The least time and the least number of calls between two trials, for each place */
 #define TRIAL_NS (10 * 1000000ull)
-#define TRIAL_CALLS 64
+#define TRIAL_CALLS 32
 /* Between trials, a rank times a copy after every SAMPLE_BYTES bytes. */
 #define SAMPLE_BYTES (128u << 10)
 
@@ -43,12 +47,12 @@ static void begin(struct tt_stores *s, bool nontemporal)
 	s->due = s->strange = false;
 }
 
-static void next_stretch(struct tt_stores *s)
+static void next_stretch(struct tt_stores *s, unsigned places)
 {
-	if (!is_trial(s) && s->due && (s->calls >= TRIAL_CALLS || !s->ns[!s->prefers])) {
+	if (!is_trial(s) && s->due && (s->calls >= TRIAL_CALLS * places || !s->ns[!s->prefers])) {
 		begin(s, !s->prefers);
 		s->ns[s->nontemporal] = 0;
-	} else if (is_trial(s) && s->calls == WARM + TRY) {
+	} else if (is_trial(s) && s->calls >= places + TRY) {
 		bool wins = s->ns[s->nontemporal] &&
 			    s->ns[s->nontemporal] < s->ns[s->prefers] / 8 * 7;
 
@@ -71,11 +75,13 @@ struct tt_stores_call tt_stores_next(struct tt_stores *classes, size_t bytes)
 {
 	struct tt_stores *s = &classes[class_of(bytes)];
 	struct tt_stores_call call = { .stores = s };
+	unsigned places = places_of(bytes);
 
-	next_stretch(s);
+	next_stretch(s, places);
 	s->unseen += bytes < SAMPLE_BYTES ? (uint32_t)bytes : SAMPLE_BYTES;
 	call.nontemporal = s->nontemporal;
-	if (s->calls >= WARM && (is_trial(s) || s->unseen >= SAMPLE_BYTES || !s->ns[s->prefers])) {
+	if (s->calls >= places &&
+	    (is_trial(s) || s->unseen >= SAMPLE_BYTES || !s->ns[s->prefers])) {
 		call.timed = true;
 		s->unseen = 0;
 	}

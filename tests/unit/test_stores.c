@@ -8,7 +8,7 @@
 #include "run/stores.h"
 
 #define BYTES (64u << 10)
-#define TRIAL_CALLS 64 /* as in run/stores.c */
+#define TRIAL_CALLS 64 /* as in run/stores.c, for two places */
 #define TRIAL_LENGTH 4
 #define MS 1000000ull
 
@@ -99,6 +99,31 @@ Test(stores, of_calls_without_a_copy_are_ordinary)
 
 	for (int i = 0; i < 1000; i++)
 		cr_expect_not(tt_stores_next(c, BYTES).nontemporal);
+}
+
+/* Posts of a root go around the pages. Ordinary stores are slow where the page is in memory only, as non-temporal ones
+ * have left it. */
+Test(stores, are_tried_around_all_pages)
+{
+	enum { LEAST = 4096, PAGES = 128, CALLS = 100000 };
+	struct tt_stores c[TT_STORES_SIZES] = { 0 };
+	bool in_memory[PAGES];
+	int nontemporal = 0;
+
+	memset(in_memory, true, sizeof(in_memory));
+	c[0].prefers = c[0].nontemporal = true;
+	for (int i = 0; i < CALLS; i++) {
+		struct tt_stores_call call = tt_stores_next(c, LEAST);
+		uint64_t began_ns = clock_ns;
+
+		clock_ns += near[call.nontemporal] +
+			    (!call.nontemporal && in_memory[i % PAGES] ? 2 * near[1] : 0);
+		in_memory[i % PAGES] = call.nontemporal;
+		if (call.timed)
+			tt_stores_note(&call, LEAST, began_ns, clock_ns);
+		nontemporal += i >= CALLS / 2 && call.nontemporal;
+	}
+	cr_expect_leq(nontemporal, CALLS / 2 / 10);
 }
 
 Test(stores, of_seldom_calls_are_tried_seldom)
