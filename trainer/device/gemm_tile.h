@@ -41,7 +41,7 @@ TILE_TARGET static void TILE(size_t k, const float *a, size_t a_step, const floa
 
 	START
 	for (; k; k--, a += a_step, b += b_step) {
-		/* in place, slices may be a page apart, which no processor predicts */
+		/* in place, slices may be a page apart, where no hardware prefetches */
 		__builtin_prefetch(a + 16 * a_step);
 		SLICE(a[i]);
 	}
