@@ -7,6 +7,7 @@
 #include <time.h>
 
 #include "api/api.h"
+#include "base/sock.h"
 #include "gpu/gpu.h"
 
 TUTTI_API tuttiResult_t tuttiGetUniqueId(tuttiUniqueId *uniqueId)
@@ -16,6 +17,7 @@ TUTTI_API tuttiResult_t tuttiGetUniqueId(tuttiUniqueId *uniqueId)
 
 	if (!uniqueId)
 		return tt_result(tt_fail(TT_ARG, "tuttiGetUniqueId: uniqueId is NULL"));
+	tt_sock_guard_standard_streams();
 	rc = tt_env_read(&env);
 	return tt_result(rc ? rc : tt_id_make(env.ifname, env.ports, uniqueId));
 }

@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "api/api.h"
+#include "base/sock.h"
 #include "launch/launch.h"
 
 /* number of joins by environment in this process; equal on all ranks */
@@ -64,8 +65,10 @@ TUTTI_API tuttiResult_t tuttiCommInitEnv(tuttiComm_t *comm, tuttiConfig_t *confi
 {
 	struct tt_env env;
 	struct tt_job job;
-	int bad = tt_env_read(&env), rc = tt_launch_detect(&env, &job);
+	int bad = tt_env_read(&env), rc;
 
+	tt_sock_guard_standard_streams();
+	rc = tt_launch_detect(&env, &job);
 	if (rc)
 		return tt_result(tt_group_fail(bad ? tt_env_read(&env) : rc));
 	return join(comm, &job, atomic_fetch_add(&joins, 1) + 1, config);

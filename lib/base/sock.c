@@ -55,6 +55,18 @@ int tt_sock_own(int fd)
 	return fd;
 }
 
+void tt_sock_guard_standard_streams(void)
+{
+	for (int fd = 0; fd < 3; fd++) {
+		int fresh = fcntl(fd, F_GETFD) >= 0
+				    ? -1
+				    : open("/dev/null", (fd ? O_RDONLY : O_WRONLY) | O_CLOEXEC);
+
+		if (fresh > fd) /* another thread took fd meanwhile */
+			close(fresh);
+	}
+}
+
 void tt_sock_close(int fd)
 {
 	if (fd < 0)

@@ -129,6 +129,11 @@ void tt_sock_set_blocking(int fd, bool blocking);
 int tt_sock_own(int fd);
 void tt_sock_close(int fd);
 
+/* Keep descriptors 0 to 2 that are closed from becoming sockets, which output of the program would
+ * reach: /dev/null takes their place, opened so that reads of 0 and writes to 1 and 2 still fail. Called
+ * before the first descriptor of an id or a join. */
+void tt_sock_guard_standard_streams(void);
+
 /* Key material of a data socket: send of one side is recv of the other. Its holder overwrites it
  * after use. */
 struct tt_data_keys {

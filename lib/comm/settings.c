@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/sock.h"
 #include "comm/comm_internal.h"
 
 /* Checks that some collective has an algorithm of this name. Other collectives choose
@@ -64,6 +65,7 @@ int tt_comm_settings(tuttiComm_t c, const struct tuttiComm *parent, const tuttiC
 	const char *transport, *algo;
 	int rc = tt_env_read(ret_env);
 
+	tt_sock_guard_standard_streams();
 	if (rc)
 		return rc;
 	transport = parent ? parent->settings.transport : ret_env->transport;

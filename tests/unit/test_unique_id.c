@@ -2,6 +2,7 @@
  * test_unique_id.c - unique ids, ids from TUTTI_ROOT, and the choice of interfaces and addresses
  */
 #include <criterion/criterion.h>
+#include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -132,6 +133,34 @@ Test(unique_id, the_process_that_makes_an_id_may_exit_before_the_ranks_join, .ti
 	control_job_run(&job);
 	cr_assert(!job.report[0].joined && !job.report[1].joined, "%s %s", job.report[0].text,
 		  job.report[1].text);
+}
+
+/* Reads and writes of standard streams that the parent closed fail, as in a program without the
+ * library. The exit status names the first stream that is open. */
+static void use_closed_streams(void)
+{
+	tuttiUniqueId id;
+	char byte = 0;
+
+	for (int fd = 0; fd < 3; fd++)
+		close(fd);
+	if (tuttiGetUniqueId(&id)) /* reserves a port with a socket */
+		_exit(3);
+	for (int fd = 0; fd < 3; fd++)
+		if ((fd ? write(fd, &byte, 1) : read(fd, &byte, 1)) != -1 || errno != EBADF)
+			_exit(4 + fd);
+	_exit(0);
+}
+
+Test(unique_id, a_closed_standard_stream_does_not_become_a_socket_of_the_library, .timeout = 30)
+{
+	int status;
+	pid_t pid = fork();
+
+	if (!pid)
+		use_closed_streams();
+	cr_assert_eq(waitpid(pid, &status, 0), pid);
+	cr_assert_eq(status, 0, "wait status %#x", (unsigned)status);
 }
 
 /* ---- interfaces and addresses ---------------------------------------------------------------- */
