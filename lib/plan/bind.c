@@ -7,15 +7,14 @@
 #define CROWDED_TILE (256u << 10)
 #define MIXED_TILE (256u << 10) /* bytes in flight that fill a long queue in a switch */
 #define TCP_TILE (256u << 10)
-/* Fewer and larger sends of few ranks, since a link has a buffer of one tile. Time between two processes relative to
- * TCP_TILE: ping-pong of 1 MiB 0.65, copies of 4 MiB 0.67 to 0.84, allreduce of 1 MiB 0.84, of 4 MiB 0.94. */
-#define TCP_LARGE_TILE (1u << 20)
-#define TCP_LARGE_RANKS 8
+/* Fewer and larger sends between two ranks. Time relative to TCP_TILE: ping-pong of 1 MiB 0.65, copies of 4 MiB 0.67 to
+ * 0.84, allreduce of 1 MiB 0.84, of 4 MiB 0.94; of 4 MiB among four ranks 1.08. A link has a buffer of one tile. */
+#define TCP_PAIR_TILE (1u << 20)
 
 size_t tt_connectivity_message_bytes(const struct tt_connectivity *p)
 {
-	if (p->over_tcp && !p->nic_class && p->nranks <= TCP_LARGE_RANKS)
-		return TCP_LARGE_TILE;
+	if (p->over_tcp && !p->nic_class && p->nranks == 2)
+		return TCP_PAIR_TILE;
 	if (p->over_tcp || !p->one_host)
 		return p->over_tcp ? TCP_TILE : MIXED_TILE;
 	return p->cores && p->nranks > p->cores ? CROWDED_TILE : SHM_TILE;

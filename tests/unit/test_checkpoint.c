@@ -15,6 +15,7 @@
 #include "tests/support/files.h"
 #include "tests/support/small_checkpoint.h"
 #include "tools/fresh_file.h"
+#include "trainer/whole_file.h"
 
 static char folder[64], path[96], victim[96];
 
@@ -66,9 +67,7 @@ static void expect_victim_intact(void)
 
 Test(checkpoint, a_checkpoint_follows_no_planted_link)
 {
-	struct train_config config = { .save = path, .model = "mlp" };
-
-	cr_expect_eq(train_checkpoint_check(&config), 0, "%s", train_error());
+	cr_expect_eq(train_whole_file_check("save", path), 0, "%s", train_error());
 	cr_expect_eq(save_small_checkpoint(path, 1), 0, "%s", train_error());
 	expect_victim_intact();
 }

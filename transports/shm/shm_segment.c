@@ -32,7 +32,7 @@
 #define VERSION 3
 #define WAIT_MS 20 /* until a waiting rank looks for a failure of the others */
 #define RETRY_US 1000
-#define GUESTS 64 /* most connections of this user that a member reads at a time */
+#define STRANGERS 64 /* most connections of this user that a member reads at a time */
 
 /* The announcement of a rank */
 struct segment_record {
@@ -242,24 +242,24 @@ static int is_leader(int fd, const uint8_t token[16])
 }
 
 /* Connections to a member, of which one is the leader's. The oldest ones are dropped where there is no room. */
-struct guests {
-	struct pollfd p[1 + GUESTS]; /* the listener first */
-	int n;                       /* with the listener */
+struct strangers {
+	struct pollfd p[1 + STRANGERS]; /* the listener first */
+	int n;                          /* with the listener */
 };
 
-static void drop_guest(struct guests *g, int i)
+static void drop_stranger(struct strangers *g, int i)
 {
 	close(g->p[i].fd);
 	memmove(&g->p[i], &g->p[i + 1], (size_t)(--g->n - i) * sizeof(g->p[0]));
 }
 
 /* 0 | an errno */
-static int accept_guest(struct guests *g)
+static int accept_stranger(struct strangers *g)
 {
 	int fd = accept4(g->p[0].fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
 
 	if (fd < 0 && errno == EMFILE && g->n > 1) {
-		drop_guest(g, 1);
+		drop_stranger(g, 1);
 		return 0;
 	}
 	if (fd < 0)
@@ -268,26 +268,26 @@ static int accept_guest(struct guests *g)
 		close(fd);
 		return 0;
 	}
-	if (g->n > GUESTS)
-		drop_guest(g, 1);
+	if (g->n > STRANGERS)
+		drop_stranger(g, 1);
 	g->p[g->n++] = (struct pollfd){ .fd = fd, .events = POLLIN, .revents = POLLIN };
 	return 0;
 }
 
 /* The leader's connection alone stays, behind the listener; false: it has not come */
-static bool find_leader(struct guests *g, const uint8_t token[16])
+static bool find_leader(struct strangers *g, const uint8_t token[16])
 {
 	for (int i = g->n - 1; i > 0; i--) {
 		int answer = g->p[i].revents ? is_leader(g->p[i].fd, token) : 0;
 
 		if (answer < 0)
-			drop_guest(g, i);
+			drop_stranger(g, i);
 		if (answer <= 0)
 			continue;
 		while (i < g->n - 1)
-			drop_guest(g, g->n - 1);
+			drop_stranger(g, g->n - 1);
 		while (g->n > 2)
-			drop_guest(g, 1);
+			drop_stranger(g, 1);
 		return true;
 	}
 	return false;
@@ -297,20 +297,20 @@ static bool find_leader(struct guests *g, const uint8_t token[16])
 static int await_offer(const struct tt_world *w, int leader, const uint8_t token[16],
 		       struct tt_shm_segment *s)
 {
-	struct guests g = { .p = { { .fd = w->announcement->fd, .events = POLLIN } }, .n = 1 };
+	struct strangers g = { .p = { { .fd = w->announcement->fd, .events = POLLIN } }, .n = 1 };
 	struct segment_offer offer;
 	int rc = 0;
 
 	while (!find_leader(&g, token) && !(rc = wait_is_over(w, leader)))
 		if (poll(g.p, (nfds_t)g.n, WAIT_MS) > 0 && g.p[0].revents &&
-		    (rc = accept_guest(&g)))
+		    (rc = accept_stranger(&g)))
 			break;
 	if (!rc && tt_sock_take_fd(g.p[1].fd, &offer, sizeof(offer), &s->fd) < 0)
 		rc = errno;
 	else if (!rc && s->fd < 0)
 		rc = offer.made ? EMFILE : ECANCELED;
 	while (g.n > 1)
-		drop_guest(&g, 1);
+		drop_stranger(&g, 1);
 	return rc;
 }
 
