@@ -220,7 +220,7 @@ wrong 'for recurrent models' --np 2 --mesh pipeline=2 --schedule wavefront
 wrong 'no such schedule' --np 2 --mesh pipeline=2 --schedule 2f2b
 wrong '--hashes is not for models that are cut' --np 2 --mesh pipeline=2 --hashes "$out/x"
 wrong 'add --canonical tree' --np 2 --mesh pipeline=2 --canonical off
-wrong 'has no effect without --mesh' --np 2 --micro 4
+wrong 'has no effect alone; add --mesh' --np 2 --micro 4
 wrong 'use mirrored' --np 2 --mesh pipeline=2 --strategy average --canonical off
 
 echo "1..$n"
