@@ -22,7 +22,7 @@
  *         CUDA's default stream.
  * Calls   Every rank of a communicator makes the same collective calls in the same order, with the
  *         same count, datatype, op and root. A mismatch is detected: every rank returns
- *         tuttiInvalidUsage instead of hanging.
+ *         tuttiInvalidUsage instead of hanging, a rank whose count is 0 at its next call.
  * Errors  Every function returns a tuttiResult_t. tuttiRemoteError, tuttiTimeout and
  *         tuttiInvalidUsage from a collective break the communicator: every later call on it
  *         returns the same error; only tuttiCommShrink, messages, tuttiCommAbort and
@@ -641,7 +641,8 @@ TUTTI_API tuttiResult_t tuttiCommShrink(tuttiComm_t comm, int *excludeRanksList,
  *   Memory     a rank buffers up to 64 MiB of unexpected messages (arrived, not yet received).
  *              Beyond that, messages stay at their senders, whose calls wait (back-pressure).
  *   Deaths     a death breaks nothing: a call that needs the dead rank gets tuttiRemoteError, all
- *              other calls continue, even if collectives of the communicator are broken
+ *              other calls continue, even if collectives of the communicator are broken. So does an
+ *              abort by another rank, which has left then; the error names the rank and the abort.
  *   Thread     any, several concurrently: a server may receive in one thread and send in another */
 #define TUTTI_ANY (-1)
 

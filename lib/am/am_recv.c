@@ -89,13 +89,20 @@ static bool is_no_sender_left(const struct tt_am *am, int source)
 	return am->nranks > 1 && source != am->rank;
 }
 
+/* A rank that aborted the communicator has left, too: the reason says which. */
 static int fail_no_sender(struct tt_am *am, int source)
 {
+	int culprit;
+	const char *why = tt_control_text(am->ctl, &culprit);
+	bool known = culprit >= 0 && (source < 0 || source == culprit);
+
 	if (source < 0)
-		return tt_fail(TT_REMOTE, "rank %d: every other rank is dead or has left",
-			       am->rank);
-	return tt_fail(TT_REMOTE, "rank %d: rank %d %s, and no further message from it can arrive",
-		       am->rank, source, tt_set_has(am->left, source) ? "has left" : "is dead");
+		return tt_fail(TT_REMOTE, "rank %d: every other rank is dead or has left%s%s",
+			       am->rank, known ? ": " : "", known ? why : "");
+	return tt_fail(TT_REMOTE,
+		       "rank %d: rank %d %s, and no further message from it can arrive%s%s",
+		       am->rank, source, tt_set_has(am->left, source) ? "has left" : "is dead",
+		       known ? ": " : "", known ? why : "");
 }
 
 /* Timeout inside a body: the rest of the body goes to the unexpected queue. false: no memory */

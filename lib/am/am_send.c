@@ -15,8 +15,12 @@
 
 static int fail_gone(struct tt_am *am, int peer)
 {
-	return tt_fail(TT_REMOTE, "rank %d: rank %d %s", am->rank, peer,
-		       tt_set_has(am->left, peer) ? "has left" : "is dead");
+	int culprit;
+	const char *why = tt_control_text(am->ctl, &culprit);
+
+	return tt_fail(TT_REMOTE, "rank %d: rank %d %s%s%s", am->rank, peer,
+		       tt_set_has(am->left, peer) ? "has left" : "is dead",
+		       culprit == peer ? ": " : "", culprit == peer ? why : "");
 }
 
 static bool is_gone(const struct tt_am *am, int peer)

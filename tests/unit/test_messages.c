@@ -381,6 +381,30 @@ Test(messages, posted_receives_end_with_abort, .timeout = 60)
 	cr_assert_eq(failures(2, false, NULL, 0, abort_it, NULL), 0);
 }
 
+static int abort_while_others_receive(tuttiComm_t *comm, int rank, int nranks, void *arg)
+{
+	const char *text;
+	int x;
+
+	(void)nranks, (void)arg;
+	WANT(!tuttiBarrier(*comm, NULL));
+	if (rank == 1) {
+		WANT(!tuttiCommAbort(*comm));
+		*comm = NULL;
+		return 0;
+	}
+	WANT(tuttiMsgRecv(&x, sizeof(x), 1, OTHER, 40000, *comm, NULL) == tuttiRemoteError);
+	text = tuttiGetLastError(NULL);
+	WANT(strstr(text, "rank 1 has left") && strstr(text, ": rank 1 aborted the communicator"));
+	return 0;
+}
+
+/* Three ranks are neighbors of each other, so the abort comes before the goodbye. */
+Test(messages, a_receive_names_the_rank_that_aborted_and_the_abort, .timeout = 60)
+{
+	cr_assert_eq(failures(3, false, NULL, 0, abort_while_others_receive, NULL), 0);
+}
+
 /* Is the process not stopped yet? */
 static bool is_running(int pid)
 {
