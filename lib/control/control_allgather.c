@@ -21,7 +21,7 @@
 /* extra time for rank 0's error message, which names more ranks than this rank knows of */
 #define GRACE_NS (TT_SECOND / 4)
 #define PARTS_HEAD 12                 /* bytes of a message before its parts */
-#define ANSWER_NS (TT_SECOND * 2 / 5) /* for ranks to answer that they are alive */
+#define ANSWER_NS (TT_SECOND * 3 / 4) /* for ranks to answer that they are alive */
 
 /* ---- the ranks from one on downwards in the tree ------------------------------------------------ */
 

@@ -87,11 +87,14 @@ static void post(struct tt_op *op, const struct tt_form *f, size_t bytes)
 /* Other ranks may overwrite this rank's own piece later (in place), so it goes before theirs. */
 static void copy_own(struct tt_op *op, const struct tt_form *f, size_t bytes)
 {
-	const char *own = op->bound.base[TT_IN] + tt_form_from(f) + op->slots.done;
-	char *to = op->bound.base[TT_OUT] + tt_form_to(f, f->rank) + op->slots.done;
+	const char *own;
+	char *to;
 
-	if (!f->need->reduces && tt_form_has_input(f, f->rank) && tt_form_takes(f, f->rank) &&
-	    to != own)
+	if (f->need->reduces || !tt_form_has_input(f, f->rank) || !tt_form_takes(f, f->rank))
+		return;
+	own = op->bound.base[TT_IN] + tt_form_from(f) + op->slots.done;
+	to = op->bound.base[TT_OUT] + tt_form_to(f, f->rank) + op->slots.done;
+	if (to != own)
 		tt_op_copy(op, TT_OUT, to, own, bytes);
 }
 

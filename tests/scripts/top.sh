@@ -112,7 +112,7 @@ killed() {
 	until grep -qs ' answers ' "$tmp/screens"; do sleep 0.05; done
 	kill -KILL "${stopped[0]}"
 	wait $watcher
-	[ $? = 1 ] && has 'the job has ended|rank 0 ended the connection' "$tmp/err" && has 'rank 2' "$tmp/job" || { cat "$tmp/err"; return 1; }
+	[ $? = 1 ] && has 'the job has ended|rank 0 ended the connection|connection lost' "$tmp/err" && has 'rank 2' "$tmp/job" || { cat "$tmp/err"; return 1; }
 }
 point "a killed rank ends the job, and top with it, in words" killed
 end_job 2>/dev/null
@@ -157,7 +157,7 @@ watched() {
 	done
 	rm -f "$tmp"/ids/*
 	wait "${jobs[-1]}"
-	[ $? != 0 ] && has 'no job that runs has its file|the job has ended|rank 0 ended the connection' "$tmp/err"
+	[ $? != 0 ] && has 'no job that runs has its file|the job has ended|rank 0 ended the connection|connection lost' "$tmp/err"
 }
 # ---- mpirun, by an address and a secret ----------------------------------------------------------------------------------
 
