@@ -1,5 +1,5 @@
 /*
- * simulated_threads.c - coroutines, the scheduler and the clock; pthread_*, sleeps
+ * simulated_threads.c - coroutines and their scheduler
  *
  * A coroutine has a stack, and its part of the program's thread-local variables, which is swapped in
  * while it runs. The scheduler takes a random one of those that can run, mostly one of the process
@@ -9,90 +9,23 @@
 #undef _FORTIFY_SOURCE /* takes a jump to another stack for an error */
 #include <errno.h>
 #include <link.h>
-#include <pthread.h>
-#include <setjmp.h>
 #include <signal.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <time.h>
-#include <ucontext.h>
 #include <unistd.h>
 
-#include "tests/simulation/simulation.h"
+#include "tests/simulation/simulated_threads.h"
 
 #define STACK (256u << 10)
 #define PAGE 4096u
-#define TRIM 4   /* of many ranks: sleeps until the unused part of a stack is given back */
-#define LOCKS 16 /* held by one coroutine at a time */
+#define TRIM 4 /* of many ranks: sleeps until the unused part of a stack is given back */
 #define BUCKETS 4096
 #define STAYS 16 /* 1 of this number of choices may leave the process */
 
-/* Where a coroutine, or the scheduler, goes on. A jump makes no system call; swapcontext makes two. */
-struct place {
-	jmp_buf at;
-	bool begun;
-	ucontext_t *begin; /* until it has begun */
-};
-
-struct coroutine {
-	struct coroutine *next;
-	uint64_t number;
-	struct sim_process *process;
-	struct place place;
-	bool done, woken;
-	int at; /* in runnable[], -1: it sleeps or is done */
-	struct coroutine *next_of_process;
-	int timed_at; /* in timed[], -1: it does not sleep, or for ever */
-	struct coroutine *next_sleeper, *before_sleeper;
-	const void *key;         /* it sleeps until sim_wake(key) ... */
-	uint64_t until_ns;       /* ... or this time */
-	bool (*is_over)(void *); /* it runs on only then; NULL: always */
-	void *wait;              /* argument of is_over */
-	void *(*body)(void *);
-	void (*process_body)(void *);
-	void *arg, *result;
-	char *stack;
-	int sleeps;              /* until its stack is trimmed */
-	struct sim_lines locals; /* its thread-local variables, while they are not in place */
-	int error;               /* its errno */
-	pthread_mutex_t *held[LOCKS];
-	int nheld;
-	char name[16];
-};
-
 struct sim *sim;
-
-struct timed_sleep { /* a sleep that ends by itself */
-	uint64_t until_ns;
-	struct coroutine *sleeper;
-};
-
-struct sim_threads {
-	struct coroutine *all, **last, *running, **runnable;
-	int nrunnable, runnable_room;
-	struct timed_sleep *timed; /* heap by time */
-	int ntimed, timed_room;
-	struct coroutine **due; /* scratch: whose sleep ends now */
-	int due_room;
-	uint64_t made;
-	int living, reapable;        /* of all; done, and joined or main */
-	struct coroutine **sleepers; /* [nbuckets] by key */
-	size_t nbuckets;
-	uint64_t wake_ns; /* no sleep ends before */
-	const struct sim_process *latest;
-	struct place scheduler;
-	void *stacks; /* of threads that are done: each begins with the next one */
-	uint64_t random;
-	/* the thread-local variables of the program: where, and as they are in a new thread */
-	char *locals, *pristine;
-	size_t local_bytes;
-	struct coroutine *present; /* whose they are, NULL: nobody's */
-};
-
-int __real_pthread_mutex_unlock(pthread_mutex_t *lock);
 
 /* ---- randomness: splitmix64 (Steele, Lea and Flood 2014) --------------------------------------- */
 
@@ -187,60 +120,10 @@ static void let_rest(struct coroutine *c)
 	c->process->nrunnable--;
 }
 
-/* ---- sleeps that end by themselves ----------------------------------------------------------- */
-
-static void put_timed(int at, struct timed_sleep s)
-{
-	sim->threads->timed[at] = s;
-	s.sleeper->timed_at = at;
-}
-
-/* s is at a place of the heap, or nearer to its top. */
-static void rise(int at, struct timed_sleep s)
-{
-	const struct timed_sleep *timed = sim->threads->timed;
-
-	for (; at && timed[(at - 1) / 2].until_ns > s.until_ns; at = (at - 1) / 2)
-		put_timed(at, timed[(at - 1) / 2]);
-	put_timed(at, s);
-}
-
-static void begin_timed(struct coroutine *c)
-{
-	struct sim_threads *t = sim->threads;
-
-	if (t->ntimed == t->timed_room) {
-		t->timed_room = t->timed_room * 2 + 64;
-		t->timed = sim_resize(t->timed, (size_t)t->timed_room * sizeof(*t->timed));
-	}
-	rise(t->ntimed++, (struct timed_sleep){ c->until_ns, c });
-}
-
-/* The last one takes its place, and sinks or rises. */
-static void end_timed(struct coroutine *c)
-{
-	struct sim_threads *t = sim->threads;
-	struct timed_sleep last = t->timed[--t->ntimed];
-	int at = c->timed_at;
-
-	c->timed_at = -1;
-	if (last.sleeper == c)
-		return;
-	for (int child; (child = 2 * at + 1) < t->ntimed; at = child) {
-		if (child + 1 < t->ntimed &&
-		    t->timed[child + 1].until_ns < t->timed[child].until_ns)
-			child++;
-		if (t->timed[child].until_ns >= last.until_ns)
-			break;
-		put_timed(at, t->timed[child]);
-	}
-	rise(at, last);
-}
-
 static void end_sleep(struct coroutine *c)
 {
 	if (c->timed_at >= 0)
-		end_timed(c);
+		sim_timed_end(c);
 	*(c->before_sleeper ? &c->before_sleeper->next_sleeper
 			    : sleepers(c->key)) = c->next_sleeper;
 	if (c->next_sleeper)
@@ -290,7 +173,7 @@ static void jump(struct place *from, struct place *to)
 	setcontext(to->begin);
 }
 
-static void switch_out(void)
+void sim_switch_out(void)
 {
 	struct sim_threads *t = sim->threads;
 	struct coroutine *c = t->running;
@@ -355,7 +238,7 @@ static void enter(void)
 		c->result = c->body(c->arg);
 	}
 	finish(c);
-	switch_out();
+	sim_switch_out();
 }
 
 static void *take_stack(void)
@@ -369,7 +252,7 @@ static void *take_stack(void)
 	return stack;
 }
 
-static struct coroutine *begin(struct sim_process *p)
+struct coroutine *sim_coroutine_begin(struct sim_process *p)
 {
 	struct sim_threads *t = sim->threads;
 	struct coroutine *c = sim_alloc(sizeof(*c));
@@ -395,7 +278,7 @@ static struct coroutine *begin(struct sim_process *p)
 
 void sim_process_begin(struct sim_process *p, void (*body)(void *), void *arg)
 {
-	struct coroutine *c = begin(p);
+	struct coroutine *c = sim_coroutine_begin(p);
 
 	c->process_body = body;
 	c->arg = arg;
@@ -415,7 +298,7 @@ static void begin_sleep(struct coroutine *c)
 	*at = c;
 	c->woken = false;
 	if (c->until_ns != SIM_NEVER)
-		begin_timed(c);
+		sim_timed_begin(c);
 	if (c->until_ns < sim->threads->wake_ns)
 		sim->threads->wake_ns = c->until_ns;
 }
@@ -440,7 +323,7 @@ bool sim_sleep(const void *key, uint64_t until_ns)
 	c->until_ns = until_ns;
 	begin_sleep(c);
 	trim_stack(c);
-	switch_out();
+	sim_switch_out();
 	return c->woken;
 }
 
@@ -488,7 +371,7 @@ void sim_call(void)
 	if (++p->calls == p->kill_at)
 		sim_at(sim->now_ns, kill_now, p);
 	if (sim_random(8) == 0 || sim_next_timer() <= sim->now_ns)
-		switch_out();
+		sim_switch_out();
 }
 
 void sim_kill(struct sim_process *p)
@@ -578,7 +461,7 @@ static void end_sleeps(void)
 	while (t->ntimed && t->timed[0].until_ns <= sim->now_ns) {
 		struct coroutine *c = t->timed[0].sleeper;
 
-		end_timed(c);
+		sim_timed_end(c);
 		note_due(n++, c);
 	}
 	t->wake_ns = t->ntimed ? t->timed[0].until_ns : SIM_NEVER;
@@ -665,144 +548,4 @@ void sim_threads_print(void)
 			fprintf(stderr, "  process %d, thread %s%s: %s\n", c->process->number,
 				c->name, c->process->stopped ? " (stopped)" : "",
 				c->at >= 0 ? "runs" : "sleeps");
-}
-
-/* ---- threads, locks and sleeps of the library ------------------------------------------------ */
-
-SIM_REPLACE(int, pthread_create, pthread_t *thread, const pthread_attr_t *attr,
-	    void *(*body)(void *), void *arg)
-{
-	struct coroutine *c = begin(sim->process);
-
-	(void)attr;
-	c->body = body;
-	c->arg = arg;
-	*thread = (pthread_t)c;
-	sim_call();
-	return 0;
-}
-
-SIM_REPLACE(int, pthread_setname_np, pthread_t thread, const char *name)
-{
-	struct coroutine *c = (struct coroutine *)thread;
-
-	snprintf(c->name, sizeof(c->name), "%s", name);
-	return 0;
-}
-
-SIM_REPLACE(int, pthread_join, pthread_t thread, void **result)
-{
-	struct coroutine *c = (struct coroutine *)thread;
-
-	sim_call();
-	while (!c->done)
-		sim_sleep(c, SIM_NEVER);
-	if (result)
-		*result = c->result;
-	c->body = NULL;
-	sim->threads->reapable++;
-	return 0;
-}
-
-static void forget_lock(pthread_mutex_t *lock)
-{
-	for (int i = 0; i < sim->threads->running->nheld; i++)
-		if (sim->threads->running->held[i] == lock)
-			sim->threads->running->held[i] =
-				sim->threads->running->held[--sim->threads->running->nheld];
-}
-
-SIM_REPLACE(int, pthread_mutex_lock, pthread_mutex_t *lock)
-{
-	if (!sim || !sim->threads->running) /* before a fork of the simulation itself */
-		return pthread_mutex_trylock(lock);
-	if (!sim->hop_ns && sim_random(16) == 0)
-		switch_out();
-	while (pthread_mutex_trylock(lock))
-		sim_sleep(lock, SIM_NEVER);
-	if (sim->threads->running->nheld == LOCKS)
-		abort();
-	sim->threads->running->held[sim->threads->running->nheld++] = lock;
-	return 0;
-}
-
-SIM_REPLACE(int, pthread_mutex_unlock, pthread_mutex_t *lock)
-{
-	__real_pthread_mutex_unlock(lock);
-	if (sim && sim->threads->running) {
-		sim_wake(lock);
-		forget_lock(lock);
-	}
-	return 0;
-}
-
-SIM_REPLACE(int, pthread_cond_timedwait, pthread_cond_t *cond, pthread_mutex_t *lock,
-	    const struct timespec *until)
-{
-	uint64_t until_ns = (uint64_t)until->tv_sec * SIM_SECOND + (uint64_t)until->tv_nsec;
-	bool woken;
-
-	__wrap_pthread_mutex_unlock(lock);
-	woken = until_ns > sim->now_ns && sim_sleep(cond, until_ns);
-	__wrap_pthread_mutex_lock(lock);
-	return woken ? 0 : ETIMEDOUT;
-}
-
-SIM_REPLACE(int, pthread_cond_wait, pthread_cond_t *cond, pthread_mutex_t *lock)
-{
-	__wrap_pthread_mutex_unlock(lock);
-	sim_sleep(cond, SIM_NEVER);
-	__wrap_pthread_mutex_lock(lock);
-	return 0;
-}
-
-SIM_REPLACE(int, pthread_cond_broadcast, pthread_cond_t *cond)
-{
-	sim_wake(cond);
-	return 0;
-}
-
-/* Wakes all: a wake without a reason is allowed. */
-SIM_REPLACE(int, pthread_cond_signal, pthread_cond_t *cond)
-{
-	sim_wake(cond);
-	return 0;
-}
-
-SIM_REPLACE(int, nanosleep, const struct timespec *time, struct timespec *left)
-{
-	(void)left;
-	sim_call();
-	sim_sleep(NULL,
-		  sim->now_ns + (uint64_t)time->tv_sec * SIM_SECOND + (uint64_t)time->tv_nsec);
-	return 0;
-}
-
-SIM_REPLACE(int, usleep, useconds_t us)
-{
-	sim_call();
-	sim_sleep(NULL, sim->now_ns + us * 1000ull);
-	return 0;
-}
-
-SIM_REPLACE(int, sched_yield, void)
-{
-	sim_call();
-	switch_out();
-	return 0;
-}
-
-SIM_REPLACE(int, clock_gettime, clockid_t clock, struct timespec *ret_time)
-{
-	uint64_t now;
-
-	sim->now_ns += sim->hop_ns ? 1 : 50;
-	if (sim->threads->running && !sim->hop_ns && sim_random(64) == 0)
-		switch_out();
-	now = sim->now_ns;
-	if (clock == CLOCK_REALTIME) /* it is set forth and back by up to an hour */
-		now += (1700000000 + (uint64_t)sim_random(3600)) * SIM_SECOND;
-	ret_time->tv_sec = (time_t)(now / SIM_SECOND);
-	ret_time->tv_nsec = (long)(now % SIM_SECOND);
-	return 0;
 }

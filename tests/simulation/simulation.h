@@ -6,7 +6,9 @@
  * Each thread of each simulated process is a coroutine; a random number decides which one runs on,
  * when a message arrives and when the clock ticks, so a seed repeats a schedule exactly.
  *
- *   simulated_threads.c   coroutines, the scheduler, the clock; pthread_*, sleeps
+ *   simulated_threads.c   coroutines and their scheduler
+ *   simulated_sleeps.c    sleeps that end by themselves
+ *   simulated_pthread.c   pthread_*, sleeps and the clock of the library
  *   simulated_timers.c    functions that are called at a time
  *   simulated_network.c   sockets between hosts: delays, partitions, deaths; poll, epoll, eventfd
  *   simulated_heap.c      the memory of a schedule
