@@ -35,7 +35,7 @@ struct tt_verbs_settings {
 
 #define TT_ANNOUNCED 36
 
-/* What a rank lets the other ranks know before it opens a transport, perhaps before it knows them */
+/* Bytes that a rank sends to all others before it opens a transport */
 struct tt_announcement {
 	uint8_t bytes[TT_ANNOUNCED]; /* 0: nothing */
 	int fd;                      /* for open; -1: none */
@@ -62,12 +62,12 @@ struct tt_world {
 	 * not yet | < 0, TT_TIMEOUT: not connected within the time-out. Neither blocks. */
 	int (*dial)(void *ctx, int peer, int channel);
 	int (*take)(void *ctx, int peer, int channel, int *ret_fd, struct tt_data_keys *ret_keys);
-	/* For transports with announce, only during open: the bytes of a rank's announcement; this rank's own
-	 * announcement, of which open takes the descriptor. */
+	/* For transports with announce, only during open. announced: copies the bytes of a rank's announcement.
+	 * announcement: this rank's own; open takes its descriptor. */
 	void (*announced)(void *ctx, int rank, uint8_t ret_bytes[TT_ANNOUNCED]);
 	struct tt_announcement *announcement;
-	/* Only during open, may be NULL: has another rank failed, for which open need not wait then? 0 | < 0 with
-	 * the sentence */
+	/* Only during open, may be NULL: has another rank failed, so that open must not wait any more? 0 | < 0
+	 * with the error text */
 	int (*broken)(void *ctx);
 	/* Allgather among all ranks, only during open: all[r * bytes] = mine of rank r.
 	 * Blocks. Returns 0 | < 0. */
@@ -102,7 +102,7 @@ struct tt_endpoint {
 	uint64_t slot_bytes, read_bytes;
 };
 
-/* The end of the ranks that are, as peer is, below this rank, this rank, or above it */
+/* The end of the range of peer: the ranks below this rank, this rank, or the ranks above it */
 static inline int tt_world_side(const struct tt_world *w, int peer)
 {
 	return peer < w->rank ? w->rank : peer == w->rank ? peer + 1 : w->nranks;
@@ -191,9 +191,9 @@ struct tt_transport {
 	bool (*reaches)(struct tt_endpoint *ep, int peer);
 	int (*alike)(const struct tt_endpoint *ep, int peer);
 
-	/* Optional, both with announce. joined: has open done what this rank's part of it was? settle: with the
-	 * answers of all ranks, which have returned from open; those that have not joined are not reached. Returns
-	 * whether some peer is not reached any more. Before any other operation but reaches and close. */
+	/* Optional, both with announce. joined: did open succeed on this rank? settle: call after all ranks have
+	 * returned from open, with their answers, before all other operations but reaches and close; ranks that have
+	 * not joined are not reached from here on. Returns true if there is such a rank. */
 	bool (*joined)(const struct tt_endpoint *ep);
 	bool (*settle)(struct tt_endpoint *ep, bool (*has_joined)(const void *ctx, int rank),
 		       const void *ctx);

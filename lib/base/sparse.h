@@ -2,7 +2,7 @@
  * sparse.h - pointers by number, of which few are set
  *
  * A communicator keeps several things for each rank that it exchanges messages with, and that is some
- * ranks of thousands. Unused pointers cost a bit for each 16. One thread at a time sets; any may get.
+ * ranks of thousands. Pointers that are not set cost one bit for 16 of them. One thread at a time sets; any may get.
  *
  *   branch[number / 1024] -> leaf[number / 32 % 32] -> at[number % 32]      NULL: none of these is set
  */

@@ -143,7 +143,7 @@ static int cores_of_rank(const struct tt_parts *all, int rank)
 	return tt_cores_count(&facts.cores);
 }
 
-/* Each rank has a host of its own: its cores are those of its facts, which are few among many ranks. */
+/* Derives cores and wait policy where no host has two ranks: reads facts once for each run of ranks with equal facts. */
 static void judge_lone_ranks(tuttiComm_t c, const struct tt_parts *all, const char *wait)
 {
 	c->hosts.cores = cores_of_rank(all, 0);

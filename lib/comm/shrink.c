@@ -84,8 +84,7 @@ static int form(struct tt_shrink *a, tuttiComm_t c, const struct tt_env *env)
 	return rc;
 }
 
-/* The others than the members, which are in order, are barred from now on: the decision stands. 0 |
- * TT_SYSTEM */
+/* Bars all ranks that are no members, since the decision stands; members are in ascending order. 0 | TT_SYSTEM */
 static int bar_others(struct tt_shrink *a)
 {
 	for (int r = 0, i = 0; r < a->parent->nranks; r++) {

@@ -25,8 +25,8 @@
 /* Half a page: with its peer's, two such posts of each rank stay in a second cache of 1 MiB. */
 #define PIECE_OF_TWO (TT_SLOT_BYTES / 2)
 
-/* Ranks that outnumber cores: of a broadcast's readers, more than two a core switch for longer than a copy by the
- * kernel takes. In a scatter, the root would copy all parts before any rank takes its own. */
+/* Copies of ranks that outnumber cores. Not a broadcast to more than two ranks a core: context switches take longer than
+ * a copy by the kernel. Not a scatter: the root would copy all parts before any rank takes its own. */
 bool tt_slot_pieces_fit(const struct tt_op *op, const struct tt_connectivity *p)
 {
 	unsigned collective = op->call.request->collective;

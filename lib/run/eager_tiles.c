@@ -29,7 +29,7 @@ struct tiled_message {
 static bool make(struct tiled_message *m, const struct tt_request *r)
 {
 	tuttiComm_t c = r->comm;
-	const struct tt_connectivity facts = tt_comm_connectivity(c);
+	struct tt_connectivity facts;
 	size_t bytes = r->count * tt_type_bytes(r->type);
 
 	if (r->collective != TT_SENDRECV || r->staging || !c->calls.p2p_sent || bytes == 0 ||
@@ -41,6 +41,7 @@ static bool make(struct tiled_message *m, const struct tt_request *r)
 	m->request = r;
 	m->counter = (r->send ? c->calls.p2p_sent : c->calls.p2p_received) + r->root;
 	m->bytes = bytes;
+	facts = tt_comm_connectivity(c);
 	m->tile = tt_connectivity_p2p_tile(&facts, c->paths.world.message_bytes, bytes);
 	m->call = (struct tt_call){ .collective = TT_SENDRECV,
 				    .type = (uint8_t)r->type,

@@ -1,5 +1,5 @@
 #!/bin/sh
-# tool_ranks.sh - ranks of the benchmarks: how they join, what they say when that fails, how they die, where they run
+# tool_ranks.sh - ranks of the benchmarks: joins, errors of joins, deaths, bindings
 # Called by make check in the build folder.
 . "$(dirname "$0")/tool_runs.sh"
 

@@ -41,7 +41,7 @@
 	type __real_##name(__VA_ARGS__); \
 	type __wrap_##name(__VA_ARGS__)
 
-/* What of some memory differs from its beginning, in lines */
+/* Cache lines of a piece of memory that differ from its initial content */
 struct sim_lines {
 	struct line *line;
 	size_t n, room;

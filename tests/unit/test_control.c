@@ -92,8 +92,7 @@ Test(control, threads_of_one_process_join_and_allgather, .timeout = 120)
 		join_and_allgather(sizes[i], true);
 }
 
-/* Equal parts of 6 MiB, of which a message has one, and then other parts of each rank, of which a frame has
- * no room for four */
+/* Four equal parts of 6 MiB are one part in a message; four different ones do not fit into a frame. */
 static int allgather_large(struct control_job *m, int rank, struct tt_control *ctl)
 {
 	size_t bytes = 6u << 20;

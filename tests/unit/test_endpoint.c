@@ -83,6 +83,35 @@ static int read_statuses(struct tt_tls *tls, uint32_t ret_serial[N])
 	return frames;
 }
 
+/* Does the peer have a frame of this kind? */
+static bool received(struct tt_tls *tls, enum tt_frame kind)
+{
+	static uint8_t in[1u << 16];
+	size_t have = 0, at = 0;
+	struct tt_frame_head head;
+	ssize_t n;
+
+	while ((n = tt_tls_recv(tls, in + have, sizeof(in) - have)) > 0)
+		have += (size_t)n;
+	for (; tt_frame_next(in + at, have - at, &head) > 0; at += TT_FRAME_HEAD + head.bytes)
+		if (head.kind == kind)
+			return true;
+	return false;
+}
+
+/* The neighbors of a rank may all have left, so a rank that is connected to it sends it the break. */
+Test(endpoint, a_break_goes_to_connected_ranks_that_are_no_neighbors, .timeout = 60)
+{
+	struct fixture f = make(1);
+	struct tt_tls *other = connect_peer(&f, 7);
+
+	cr_assert(!tt_control_is_neighbor(f.ctl, 7));
+	tt_control_raise(f.ctl, TT_REMOTE, 3, "rank 3 is dead");
+	serve(&f);
+	cr_expect(received(other, TT_F_ABORT));
+	tt_control_free(f.ctl);
+}
+
 /* 2,000 statuses come in 2,000 frames, and leave in one frame per 10 ms. */
 Test(endpoint, statuses_are_passed_on_together, .timeout = 60)
 {

@@ -8,6 +8,8 @@
 #include <unistd.h>
 
 #include "comm/comm.h"
+#include "comm/comm_internal.h"
+#include "comm/tuning.h"
 #include "tests/support/ranks.h"
 
 TestSuite(tuning, .timeout = 120);
@@ -181,6 +183,16 @@ Test(tuning, factors_of_unknown_algorithms_and_links_are_refused)
 	cr_expect_eq(tt_cost_unpack(packed, bytes, &copy), TT_REMOTE);
 	cr_expect(strstr(tt_error_text(), "algorithm 200"), "%s", tt_error_text());
 	tt_cost_free(c);
+}
+
+Test(tuning, rank_0_refuses_a_table_that_it_does_not_have)
+{
+	tuttiComm_t c = tt_comm_alloc(0, 2);
+
+	cr_assert(c);
+	cr_expect_eq(tt_tuning_share(c, 16u << 20), TT_REMOTE);
+	cr_expect(strstr(tt_error_text(), "has 16777216 bytes"), "%s", tt_error_text());
+	tt_comm_free(c);
 }
 
 /* ---- ranks ----------------------------------------------------------------------------------- */

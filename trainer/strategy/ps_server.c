@@ -300,8 +300,8 @@ static int check_message(struct train_ps_server *s, const tuttiMsg_t *msg)
 	if (s->table.sparse &&
 	    !train_ps_table_push(&s->table, s->packed, words, s->node + first, first, nodes))
 		return train_fail(TRAIN_FAILED,
-				  "server %d: worker %d pushed %zu bytes, which are no rows of a "
-				  "table and what follows it",
+				  "server %d: worker %d pushed %zu bytes, which are no rows of the "
+				  "table with the parameters behind it",
 				  s->number, msg->source, msg->bytes);
 	if (!s->table.sparse && msg->bytes != nodes * count * sizeof(float))
 		return train_fail(TRAIN_FAILED,

@@ -147,7 +147,7 @@ bool train_ps_table_has(const struct train_ps_table *p, const uint32_t *row, siz
 	return true;
 }
 
-/* The rows whose numbers message[1..n] already are, and what follows the table. */
+/* Packs the rows numbered by message[1..n], and the parameters behind the table. */
 static size_t pack_rows(const struct train_ps_table *p, const struct train_ps_store *store,
 			size_t n, uint32_t *message)
 {

@@ -17,7 +17,7 @@ struct train_ps_table {
 	bool sparse;
 	size_t rest;                  /* floats of a node behind the table, its tail included */
 	struct train_row_merge merge; /* the rows of pushes, node by node */
-	void **rest_at;               /* [capacity of merge]: what follows them */
+	void **rest_at;               /* [capacity of merge]: the parameters behind them */
 	struct train_node *node;
 	uint32_t *kept; /* sync: the pushes of a step, one after the other */
 	size_t used, capacity;
@@ -53,7 +53,7 @@ const float *train_ps_table_descend(struct train_ps_table *p, struct train_ps_st
 /* row[n] are ascending numbers of this table's rows. */
 bool train_ps_table_has(const struct train_ps_table *p, const uint32_t *row, size_t n);
 
-/* Packs parameters: the rows row[n], or those that changed after version `since`, then what follows the
+/* Pack parameters: the rows row[n], or the rows that changed after version `since`, then the parameters behind the
  * table. Return the number of words. */
 size_t train_ps_table_pack(const struct train_ps_table *p, const struct train_ps_store *store,
 			   const uint32_t *row, size_t n, uint32_t *message);

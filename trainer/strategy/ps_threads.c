@@ -134,7 +134,7 @@ static int open_side(struct train_ps_threads *x, struct ps_side *side, const cha
 	if (!side->ps.message || !side->ps.version || !side->array)
 		return train_fail(TRAIN_FAILED, "no memory for messages of %zu floats",
 				  x->t->floats);
-	/* what the servers have at version 0 */
+	/* the servers' parameters of version 0 */
 	memcpy(side->array, train_parameters_download(x->t),
 	       x->t->model.parameters * sizeof(float));
 	rc = tt_thread_start(&side->thread, name, body, x);

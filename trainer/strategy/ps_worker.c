@@ -151,7 +151,7 @@ static size_t pack(struct train_rank *t, struct train_ps *ps, int server, const 
 		   float *to)
 {
 	size_t rows = ps->shards.rows[server], count = ps->shards.count[server], table, words;
-	float *shard = to + 1 + rows; /* all rows fit in front of what follows them */
+	float *shard = to + 1 + rows; /* all rows fit in front of the parameters behind the table */
 
 	if (!ps->sparse) {
 		train_shards_pack(&ps->shards, server, node, to);
@@ -233,7 +233,7 @@ static int receive_shards(struct train_rank *t, struct train_ps *ps, int tag, fl
 	return rc;
 }
 
-/* Puts the rows of a message, and what follows the table, to their places. Returns false: it has none. */
+/* Copies the rows of a message, and the parameters behind the table, to their places. Returns false: it has none. */
 static bool unpack_rows(const struct train_rank *t, const struct train_ps *ps, int server,
 			size_t words, float *to)
 {

@@ -20,7 +20,7 @@ size_t train_sparse_width(const struct train_rank *t);
  * Returns their number. */
 size_t train_touched_rows(const struct train_rank *t, const struct train_batch *batch,
 			  uint32_t *row);
-/* Sorts row[n] and removes what is there twice. Returns the number that stays. */
+/* Sorts row[n] and removes duplicates. Returns the number of rows left. */
 size_t train_rows_sort(uint32_t *row, size_t n);
 
 /* Packs the rows that are not 0. message has place for 1 + rows * (1 + width) words, of which the last may

@@ -118,7 +118,7 @@ static inline uint32_t tt_shm_max_away(size_t cell_bytes)
 }
 
 /* announce, open and settle of transport.h. open returns 0, also without a segment (header NULL: this rank has not
- * joined) | TT_SYSTEM | TT_TIMEOUT | what world->broken says */
+ * joined) | TT_SYSTEM | TT_TIMEOUT | the result of world->broken */
 int tt_shm_segment_announce(struct tt_announcement *ret);
 bool tt_shm_segment_settle(struct tt_shm_segment *segment, int nranks,
 			   bool (*has_joined)(const void *ctx, int rank), const void *ctx);
