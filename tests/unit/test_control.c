@@ -584,29 +584,3 @@ Test(control, the_reason_why_a_rank_cannot_join_is_reported_to_every_rank, .time
 		cr_assert_leq(m.report[r].took_ms, SOON_MS);
 	}
 }
-
-/* ---- lists of ranks --------------------------------------------------------------------------- */
-
-static bool is_marked(const void *ctx, int rank)
-{
-	return ((const char *)ctx)[rank] == 'x';
-}
-
-static bool is_even(const void *ctx, int rank)
-{
-	(void)ctx;
-	return rank % 2 == 0;
-}
-
-Test(control, lists_of_ranks_are_ranges_and_counts)
-{
-	char text[160];
-
-	cr_expect_eq(tt_rank_list(10, is_marked, "..x.......", text, sizeof(text)), 1);
-	cr_expect_str_eq(text, "rank 2");
-	cr_expect_eq(tt_rank_list(10, is_marked, "xx.x.xxxxx", text, sizeof(text)), 8);
-	cr_expect_str_eq(text, "ranks 0, 1, 3, 5 to 9");
-	cr_expect_eq(tt_rank_list(300, is_even, NULL, text, sizeof(text)), 150);
-	cr_expect(strlen(text) < 140 && strstr(text, "ranks 0, 2, 4, ") && strstr(text, " more"),
-		  "%s", text);
-}

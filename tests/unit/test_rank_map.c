@@ -1,9 +1,11 @@
 /*
- * test_rank_map.c - ranks and peers of maps of all sizes, in order and out of it
+ * test_rank_map.c - ranks and peers of maps of all sizes, in order and out of it; lists of ranks as text
  */
 #include <criterion/criterion.h>
 #include <stdlib.h>
+#include <string.h>
 
+#include "control/control.h"
 #include "control/rank_map.h"
 
 #define PEERS 2500
@@ -61,4 +63,28 @@ Test(rank_map, in_order_is_bits, .timeout = 10)
 	cr_assert(tt_rank_map_make(&m, peer_of, n, PEERS));
 	cr_expect_lt(tt_rank_map_memory(&m), PEERS / 4);
 	tt_rank_map_free(&m);
+}
+
+static bool is_marked(const void *ctx, int rank)
+{
+	return ((const char *)ctx)[rank] == 'x';
+}
+
+static bool is_even(const void *ctx, int rank)
+{
+	(void)ctx;
+	return rank % 2 == 0;
+}
+
+Test(rank_map, lists_of_ranks_are_ranges_and_counts)
+{
+	char text[160];
+
+	cr_expect_eq(tt_rank_list(10, is_marked, "..x.......", text, sizeof(text)), 1);
+	cr_expect_str_eq(text, "rank 2");
+	cr_expect_eq(tt_rank_list(10, is_marked, "xx.x.xxxxx", text, sizeof(text)), 8);
+	cr_expect_str_eq(text, "ranks 0, 1, 3, 5 to 9");
+	cr_expect_eq(tt_rank_list(300, is_even, NULL, text, sizeof(text)), 150);
+	cr_expect(strlen(text) < 140 && strstr(text, "ranks 0, 2, 4, ") && strstr(text, " more"),
+		  "%s", text);
 }
