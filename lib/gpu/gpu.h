@@ -38,6 +38,7 @@ struct tt_gpu {
 	tt_cuevent last;  /* recorded after the newest uncaptured call */
 	bool has_last;    /* `last` has been recorded */
 	bool staged_only; /* TUTTI_GPU=staged */
+	bool fifo_only;   /* TUTTI_GPU=fifo */
 
 	/* set by the exchange of the join, equal on all ranks */
 	bool kernels;        /* all ranks map each other's IPC buffers */

@@ -95,6 +95,7 @@ static int open_device(tuttiComm_t c, const struct tt_env *env, bool *ret_sharea
 	if ((rc = make_device(c, cu, ctx, &d)))
 		return rc;
 	d->staged_only = !strcmp(env->gpu, "staged");
+	d->fifo_only = !strcmp(env->gpu, "fifo");
 	if (d->staged_only || !strcmp(env->gpudirect, "off"))
 		d->gdr = TT_GDR_NO;
 	c->gpu = d;
@@ -335,7 +336,8 @@ static uint32_t count_sharing(const struct peer_record *all, int rank, int end)
 	return sharing;
 }
 
-/* The ways of threads that share a GPU, and of ranks with a GPU each. A rank alone waits for nobody. */
+/* The ways of threads that share a GPU, and of ranks with a GPU each. A rank alone waits for nobody. With
+ * TUTTI_GPU=fifo ranks that share a GPU take the way of ranks with a GPU each. */
 static void choose_way(struct tt_gpu *d, const struct peer_record *all)
 {
 	uint32_t n = (uint32_t)d->comm->nranks;
@@ -343,8 +345,9 @@ static void choose_way(struct tt_gpu *d, const struct peer_record *all)
 	d->devices = 0;
 	for (uint32_t r = 0; r < n; r++)
 		d->devices += !count_sharing(all, (int)r, (int)r);
-	d->kernel_barrier = !are_processes(d->comm, all) && (d->devices < n || n == 1);
-	d->kernels_wait = d->kernel_barrier || d->devices == n;
+	d->kernel_barrier = !are_processes(d->comm, all) &&
+			    ((d->devices < n && !d->fifo_only) || n == 1);
+	d->kernels_wait = d->kernel_barrier || d->devices == n || d->fifo_only;
 	d->block_kind = d->kernel_barrier ? TT_SMALL_BLOCKS : TT_LARGE_BLOCKS;
 }
 
@@ -371,14 +374,15 @@ static void reserve_blocks(struct tt_gpu *d, const struct peer_record *all)
 }
 
 /* A stream that shares a driver's connection with a waiting stream waits too. */
-static void warn_of_connections(const struct tt_gpu *d)
+static void warn_of_connections(const struct tt_gpu *d, const struct peer_record *all)
 {
-	int connections = tt_gpu_connections(), streams = 4 * d->comm->nranks;
+	int connections = tt_gpu_connections(), n = d->comm->nranks, streams = 4 * n;
+	bool share = d->kernels_wait && (int)d->devices < n && !are_processes(d->comm, all);
 
-	if (d->kernel_barrier && d->comm->rank == 0 && streams > connections)
+	if (share && d->comm->rank == 0 && streams > connections)
 		tt_log(TT_LOG_WARN,
 		       "%d ranks that are threads have %d streams and more, but CUDA %d connections to a device, in which they can hold each other up: set CUDA_DEVICE_MAX_CONNECTIONS=32 before CUDA starts",
-		       d->comm->nranks, streams, connections);
+		       n, streams, connections);
 }
 
 static void unmap_peers(struct tt_gpu *d)
@@ -484,7 +488,7 @@ static int agree_on_kernels(tuttiComm_t c, struct peer_record *all)
 	if (rc || !d->kernels)
 		return rc;
 	reserve_blocks(d, all);
-	warn_of_connections(d);
+	warn_of_connections(d, all);
 	tt_log(TT_LOG_INFO, "rank %d: GPU kernels on device %d, ranks on %u, %s%s", c->rank,
 	       d->device, d->devices,
 	       d->kernel_barrier ? "with barriers between kernels"

@@ -216,17 +216,35 @@ static double predict(tuttiComm_t comm, size_t bytes)
 		return 0;
 	if (comm->gpu->kernel_barrier)
 		return comm->gpu->devices == 1 ? tt_gpu_shared_us(kind, n, bytes) : 0;
+	if (comm->gpu->devices < n)
+		return 0;
 	call.blocks = tt_gpu_fifo_shape(TT_ALLREDUCE, bytes, n, comm->gpu->blocks, &shape);
 	call.steps = shape.steps;
 	call.chunk = shape.chunk;
 	return tt_gpu_fifo_us(kind, &call);
 }
 
+static const char *way_of(tuttiComm_t comm)
+{
+	const struct tt_gpu *d = comm->gpu;
+
+	return d->kernel_barrier ? "threads" : d->fifo_only ? "threads, by FIFO" : "processes";
+}
+
+/* Bytes that all ranks read and write in a large allreduce. By FIFO a rank reads and writes the buffer three times
+ * in two steps; two ranks take one step, in which each reads it four times. */
+static double traffic(tuttiComm_t comm, size_t bytes)
+{
+	double times = !comm->gpu->fifo_only ? 2 : comm->nranks == 2 ? 7 : 6;
+
+	return times * comm->nranks * (double)bytes;
+}
+
 static int measure_large(tuttiComm_t *comm, int rank, int n, void *arg)
 {
 	const struct tt_cuda *cu = tt_cuda_here();
 	struct measured_call c = { .comm = *comm, .bytes = large };
-	char text[200];
+	char text[200], what[80];
 	double us, predicted;
 
 	(void)arg;
@@ -235,14 +253,13 @@ static int measure_large(tuttiComm_t *comm, int rank, int n, void *arg)
 	tuttiBarrier(*comm, NULL);
 	us = timed(cu, c.s, sum, &c);
 	check_async_error(*comm);
-	rate(text, 2.0 * n * (double)large, us);
+	rate(text, traffic(*comm, large), us);
 	if ((predicted = predict(*comm, large)) > 0)
 		snprintf(text + strlen(text), sizeof(text) - strlen(text), "; predicted %.2f us",
 			 predicted);
+	snprintf(what, sizeof(what), "allreduce, large, %s", way_of(*comm));
 	if (rank == 0)
-		row((*comm)->gpu->kernel_barrier ? "allreduce, large, threads"
-						 : "allreduce, large, processes",
-		    n, us, text);
+		row(what, n, us, text);
 	return 0;
 }
 
@@ -262,7 +279,7 @@ static int measure_small(tuttiComm_t *comm, int rank, int n, void *arg)
 	void *graph, *both[2];
 	uint64_t began;
 	double us, eager;
-	char text[80];
+	char text[80], what[80];
 
 	(void)arg;
 	cu->stream_create(&c.s, TT_CU_STREAM_NON_BLOCKING);
@@ -284,10 +301,9 @@ static int measure_small(tuttiComm_t *comm, int rank, int n, void *arg)
 	tuttiBarrier(*comm, NULL);
 	us = timed(cu, c.s, replay, both) / CALLS_IN_GRAPH;
 	check_async_error(*comm);
+	snprintf(what, sizeof(what), "allreduce of 8 KiB in a graph, %s", way_of(*comm));
 	if (rank == 0)
-		row((*comm)->gpu->kernel_barrier ? "allreduce of 8 KiB in a graph, threads"
-						 : "allreduce of 8 KiB in a graph, processes",
-		    n, us, text);
+		row(what, n, us, text);
 	return 0;
 }
 
@@ -369,6 +385,11 @@ int main(int argc, char **argv)
 	for (int n = 2; n <= 8; n *= 2)
 		bad += (run_measure(n, true, measure_large) != 0) +
 		       (run_measure(n, true, measure_small) != 0);
+	setenv("TUTTI_GPU", "fifo", 1);
+	for (int n = 2; n <= 8; n *= 2)
+		bad += (run_measure(n, true, measure_large) != 0) +
+		       (run_measure(n, true, measure_small) != 0);
+	unsetenv("TUTTI_GPU");
 	for (int n = 2; n <= 4; n *= 2)
 		bad += (run_measure(n, false, measure_signals) != 0) +
 		       (run_measure(n, false, measure_small) != 0) +

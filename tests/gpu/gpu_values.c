@@ -224,6 +224,15 @@ static void threads_with_gpus_of_their_own_give_the_hosts_bits(void)
 	claim(!gpu_use_devices(2) || run_gpu_ranks(2, STREAM_ORDER, true, sum_virtual_memory) == 0);
 }
 
+/* One GPU shows the FIFO's kernels too: those of threads run at the same time, those of processes in turn. */
+static void ranks_that_share_a_gpu_run_the_kernels_with_a_fifo_if_asked_to(void)
+{
+	setenv("TUTTI_GPU", "fifo", 1);
+	for (int n = 2; n <= 4; n++)
+		claim(run_gpu_ranks(n, STREAM_ORDER, true, every_call_in_rounds) == 0);
+	claim(run_gpu_ranks(2, STREAM_ORDER, false, every_call) == 0);
+}
+
 const struct gpu_case gpu_values[] = {
 	GPU_CASE(kernels_with_barriers_give_the_hosts_bits),
 	GPU_CASE(eight_ranks_of_one_process_use_kernel_barriers),
@@ -234,5 +243,6 @@ const struct gpu_case gpu_values[] = {
 	GPU_CASE(a_scalar_of_device_memory_is_read_without_pageable_memory),
 	GPU_CASE(two_gpus_of_a_process_use_peer_access_after_a_probe),
 	GPU_CASE(threads_with_gpus_of_their_own_give_the_hosts_bits),
+	GPU_CASE(ranks_that_share_a_gpu_run_the_kernels_with_a_fifo_if_asked_to),
 	{ NULL, NULL, false },
 };

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""torch.py - unmodified PyTorch over libnccl.so.2: collectives, DDP compared with gloo, a killed rank
+"""torch.py - unmodified PyTorch over libnccl.so.2: collectives, DDP compared with gloo, FSDP2 and tensor
+parallel compared with one device, a killed rank
 
     tests/gpu/torch.py [--np 4] [--device cuda] [--backend nccl] [--preload LIBDIR/tutti/libnccl.so.2]
 
@@ -18,6 +19,7 @@ import time
 # This file is called torch.py, so its folder must not be on the path when PyTorch is imported.
 sys.path[:] = [p for p in sys.path if os.path.abspath(p or ".") != os.path.dirname(os.path.abspath(__file__))]
 
+PARTS = ["collectives", "ddp", "sharded", "killed"]
 DEAD_LIMIT_S = 90      # limit for the survivors' error after a rank is killed
 
 
@@ -29,7 +31,7 @@ def parse():
     p.add_argument("--preload", default="")
     p.add_argument("--largest", type=int, default=1 << 20, help="elements")
     p.add_argument("--limit", type=int, default=240, help="seconds of a part")
-    p.add_argument("--part", default="all", choices=["all", "collectives", "ddp", "killed"])
+    p.add_argument("--part", default="all", choices=["all"] + PARTS)
     return p.parse_args()
 
 
@@ -72,7 +74,7 @@ def point(good, number, text):
 
 
 def parent(args):
-    parts = ["collectives", "ddp", "killed"] if args.part == "all" else [args.part]
+    parts = PARTS if args.part == "all" else [args.part]
     good = True
     for n, part in enumerate(parts, 1):
         codes = wait(start(args, part), min(args.limit, DEAD_LIMIT_S) if part == "killed" else args.limit)
@@ -352,6 +354,60 @@ def ddp(torch, dist, device, _):
     expect(worst < 1e-5, f"losses differ from gloo's by {worst}")
 
 
+def shard(model, mesh):
+    """FSDP2 over the mesh's data, Megatron's tensor parallel over its other dimension."""
+    from torch.distributed.fsdp import fully_shard
+    from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, parallelize_module
+    if mesh["tensor"].size() > 1:
+        parallelize_module(model, mesh["tensor"], {"0": ColwiseParallel(), "2": RowwiseParallel()})
+    if mesh["data"].size() > 1:
+        for layer in model[0], model[2], model:
+            fully_shard(layer, mesh=mesh["data"])
+
+
+def layout(torch, dist, device, tensor):
+    """10 steps; the losses and the parameters as one device would have them; tensor = 0: on one device, without
+    communication."""
+    from torch import nn
+    torch.manual_seed(7)
+    model = nn.Sequential(nn.Linear(64, 256), nn.Tanh(), nn.Linear(256, 64)).to(device)
+    data, row = 1, 0
+    if tensor:
+        data, row = dist.get_world_size() // tensor, dist.get_rank() // tensor
+        mesh = dist.device_mesh.init_device_mesh(device.type, (data, tensor), mesh_dim_names=("data", "tensor"))
+        shard(model, mesh)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
+    made = torch.Generator().manual_seed(1)
+    history = []
+    for _ in range(10):
+        x = torch.randn(32, 64, generator=made).chunk(data)[row].to(device)
+        optimizer.zero_grad()
+        loss = (model(x) - x.roll(1, 1)).square().mean()
+        loss.backward()
+        optimizer.step()
+        loss = loss.detach()
+        if data > 1:
+            dist.all_reduce(loss, group=mesh["data"].get_group())
+        history.append(loss.item() / data)
+    return history, [(p.full_tensor() if hasattr(p, "full_tensor") else p).detach().cpu() for p in model.parameters()]
+
+
+def sharded(torch, dist, device, _):
+    n = dist.get_world_size()
+    torch.backends.cuda.matmul.allow_tf32 = False
+    losses_of_one, of_one = layout(torch, dist, device, 0)
+    worst = 0.0
+    for tensor in 1, 2, n:
+        losses_here, here = layout(torch, dist, device, tensor)
+        worst = max([worst] + [abs(a - b) for a, b in zip(losses_here, losses_of_one)] +
+                    [(a - b).abs().max().item() for a, b in zip(here, of_one)])
+        expect(worst < 1e-5, f"{n // tensor} x {tensor} ranks: losses or parameters differ from one device's by {worst}")
+    expect(losses_of_one[-1] < losses_of_one[0], "the loss does not fall")
+    if dist.get_rank() == 0:
+        print(f"# losses {losses_of_one[0]:.6f} .. {losses_of_one[-1]:.6f}; FSDP2, FSDP2 of tensor parallel, tensor parallel: the "
+              f"largest difference to one device is {worst:.2e}", flush=True)
+
+
 def killed(torch, dist, device, _):
     x = torch.ones(1 << 20, device=device)
     dist.all_reduce(x)
@@ -390,8 +446,8 @@ def rank(args):
     # With a device_id communicators are created at once, and those of subgroups by splits; without, at the first call.
     eager = device if args.backend == "nccl" and args.part == "collectives" else None
     dist.init_process_group(args.backend, timeout=datetime.timedelta(seconds=60), device_id=eager)
-    for name in ["collectives", "ddp", "killed"] if args.part == "all" else [args.part]:
-        {"collectives": collectives, "ddp": ddp, "killed": killed}[name](torch, dist, device, args.largest)
+    for name in PARTS if args.part == "all" else [args.part]:
+        {"collectives": collectives, "ddp": ddp, "sharded": sharded, "killed": killed}[name](torch, dist, device, args.largest)
     dist.destroy_process_group()
     return 0
 
