@@ -158,12 +158,14 @@ bool tt_gpu_job_is_small(const struct tt_gpu_call *call, const struct tt_dev_job
 }
 
 /* In one step a rank sends its input to all, or receives all inputs. In two it sends and receives two parts
- * of all. */
+ * of all. Two ranks send as much in both, but their slots hold larger chunks in two. */
 static bool in_two_steps(enum tt_collective collective, uint64_t bytes, uint64_t n)
 {
+	uint64_t less = n == 2 ? bytes / 2 : bytes * (n - 1) * (n - 2) / n;
+
 	return (collective == TT_ALLREDUCE || collective == TT_REDUCE ||
 		collective == TT_BROADCAST) &&
-	       bytes * (n - 1) * (n - 2) / n > TWO_STEPS_BYTES;
+	       less > TWO_STEPS_BYTES;
 }
 
 uint32_t tt_gpu_fifo_shape(enum tt_collective collective, uint64_t bytes, uint32_t nranks,
@@ -179,6 +181,7 @@ uint32_t tt_gpu_fifo_shape(enum tt_collective collective, uint64_t bytes, uint32
 	f->steps = two ? 2 : 1;
 	f->chunk = (bytes / blocks + unit) / unit * unit;
 	f->chunk = f->chunk < most ? f->chunk : most;
+	f->unit = f->chunk / nranks;
 	return (uint32_t)blocks;
 }
 

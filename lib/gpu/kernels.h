@@ -29,7 +29,7 @@
 #define TT_FIFO_BLOCKS 64
 #define TT_FIFO_LAG 2
 #define TT_FIFO_SLOTS (2 * TT_FIFO_LAG)
-#define TT_FIFO_SLOT_BYTES ((uint64_t)32 << 10)
+#define TT_FIFO_SLOT_BYTES ((uint64_t)64 << 10)
 
 /* The record that a rank writes to each peer at the start of a call: its buffers, the factor of its
  * input, and the signature of the call (struct tt_call). */
@@ -130,6 +130,7 @@ struct tt_dev_fifo {
 	uint64_t
 		bytes; /* of the call's count: one part of a buffer that has a part for each rank */
 	uint64_t chunk;     /* bytes of each part that a block moves in a round */
+	uint64_t unit;      /* in two steps: bytes of a whole chunk that a rank combines */
 	uint32_t receivers; /* of this rank's input, 0: it has none */
 	uint32_t combines;  /* senders whose chunks this rank combines, 0: it combines none */
 	uint32_t results;   /* in two steps: ranks that get what this rank combined */

@@ -2,46 +2,55 @@
  * gpu_time.c - see gpu_time.h
  *
  * Published constants and their sources:
- *   memory    3350 and 4800 GB/s: NVIDIA's data sheets of H100 SXM and H200; USABLE_MEMORY of it: copies
- *             read and write about 4.0 of the H200's 4.8 TB/s
+ *   memory    3350 and 4800 GB/s: NVIDIA's data sheets of H100 SXM and H200
  *   link      450 GB/s each way: the data sheets' 900 of both; USABLE_LINK of it: NCCL's ring reaches a
  *             busbw of 370 GB/s on 8 H100 (nccl-tests issue 212), its model has 20.6 of a link's 25 GB/s
- *   sm        50 GB/s: the H200 read and wrote 3213 GB/s by blocks on 64 multiprocessors
- *             (docs/results/gpu.md)
- * Assumptions, until they are measured: launch, load, word and fence. Their sum for an LL call is
- * the 4.5 us that NCCL's model has for its kernel of that kind on Hopper.
+ * Measured on one H200 (docs/results/gpu.md), taken for the H100 too:
+ *   launch    between empty kernels of a graph
+ *   call      what an LL allreduce of 2 ranks takes beyond launch and word, 5.15 us in all
+ *   load      by Little's law, of 132 blocks of 256 threads that copy by 4 vectors
+ *   round, sm     the rounds of 64 blocks by slots of 32, 64 and 128 KiB: 8.1, 12.0 and 20.0 us; their slope is
+ *             48 GB/s of memory for a block
+ *   memory    USABLE of it, by the driver's copies; SHARED, by blocks of 4 ranks that share the GPU
+ * Assumptions: word and fence between GPUs (0.76 and 0.4 us on one); peer, what each further rank adds to an LL call:
+ * 1.05 us, measured, while a thread looked at one peer's line after the other; it looks at all at once since.
  */
 #include "model/gpu_time.h"
 
 #include <string.h>
 
-#define USABLE_MEMORY 0.83
+#define USABLE_MEMORY 0.87
 #define USABLE_LINK 0.82
+#define SHARED_MEMORY 0.75
 #define VECTOR 16
 #define SHARED_THREADS 256 /* of a block */
-#define MOVE_DEEP 4        /* vectors of a copy that a thread loads at once */
+#define SUM_LOADS 8        /* that a thread of a sum of 2 or 4 ranks has in flight */
 
 static const struct tt_gpu_kind kinds[] = {
 	{ .name = "h100",
 	  .sms = 132,
 	  .memory = 3350 * USABLE_MEMORY,
 	  .link = 450 * USABLE_LINK,
-	  .sm = 50,
-	  .launch = 2.1,
-	  .load = 0.7,
+	  .sm = 48,
+	  .launch = 0.57,
+	  .call = 3.8,
+	  .peer = 0.3,
+	  .load = 1.2,
 	  .word = 1.0,
 	  .fence = 1.2,
-	  .sync = 0.05 },
+	  .round = 3.7 },
 	{ .name = "h200",
 	  .sms = 132,
 	  .memory = 4800 * USABLE_MEMORY,
 	  .link = 450 * USABLE_LINK,
-	  .sm = 50,
-	  .launch = 2.1,
-	  .load = 0.7,
+	  .sm = 48,
+	  .launch = 0.57,
+	  .call = 3.8,
+	  .peer = 0.3,
+	  .load = 1.2,
 	  .word = 1.0,
 	  .fence = 1.2,
-	  .sync = 0.05 },
+	  .round = 3.7 },
 };
 
 const struct tt_gpu_kind *tt_gpu_kind_find(const char *text)
@@ -126,14 +135,6 @@ static double most(double a, double b)
 	return a > b ? a : b;
 }
 
-/* Loads that follow one another where a block moves bytes, `deep` vectors of a thread at a time */
-static double passes(const struct tt_gpu_fifo_call *c, uint64_t bytes, uint32_t deep)
-{
-	uint64_t at_once = (uint64_t)c->threads * VECTOR * deep;
-
-	return (double)((bytes + at_once - 1) / at_once);
-}
-
 /* us of round i of block 0, whose chunks are the largest, while all blocks do the same */
 static double round_us(const struct tt_gpu_kind *g, const struct tt_gpu_fifo_call *c,
 		       uint32_t chunks, uint32_t i)
@@ -144,13 +145,11 @@ static double round_us(const struct tt_gpu_kind *g, const struct tt_gpu_fifo_cal
 		 collected = two && i >= 2 * c->lag ? chunk_bytes(c, 0, i - 2 * c->lag) : 0,
 		 unit = two ? unit_bytes(c, combined, 0) : combined,
 		 copies = two ? staged : n * staged, results = two ? n * unit : unit;
-	double loads = passes(c, copies, MOVE_DEEP) + passes(c, unit, 1) +
-		       passes(c, collected, MOVE_DEEP),
-	       memory = (double)(2 * copies + n * unit + results + 2 * collected),
+	double memory = (double)(2 * copies + n * unit + results + 2 * collected),
 	       link = (double)(copies + (two ? results : 0)) * (double)(n - 1) / (double)n,
-	       wait = loads * g->load + 2 * g->sync + g->fence;
+	       block = g->round + g->fence + memory / g->sm * 1e-3;
 
-	return most(wait, (double)c->blocks * most(memory / g->memory, link / g->link) * 1e-3);
+	return most(block, (double)c->blocks * most(memory / g->memory, link / g->link) * 1e-3);
 }
 
 double tt_gpu_fifo_us(const struct tt_gpu_kind *g, const struct tt_gpu_fifo_call *c)
@@ -167,13 +166,14 @@ double tt_gpu_fifo_us(const struct tt_gpu_kind *g, const struct tt_gpu_fifo_call
 		}
 		ended[i % 8] = now;
 	}
-	return g->launch + now;
+	return g->launch + g->call + now;
 }
 
 /* Each byte travels with its flag; a rank sends to all peers and polls its own memory. */
 double tt_gpu_ll_us(const struct tt_gpu_kind *g, uint32_t n, uint64_t bytes)
 {
-	return g->launch + 2 * g->load + g->word + 2.0 * (n - 1) * (double)bytes / g->link * 1e-3;
+	return g->launch + g->call + g->word + (n - 2.0) * g->peer +
+	       2.0 * (n - 1) * (double)bytes / g->link * 1e-3;
 }
 
 /* Each step is a kernel, and a word for which a stream waits. */
@@ -181,18 +181,21 @@ double tt_gpu_ring_us(const struct tt_gpu_kind *g, uint32_t n, uint64_t bytes)
 {
 	double part = (double)bytes / n, step = part / g->link * 1e-3;
 
-	return 2.0 * (n - 1) * (g->launch + g->load + g->fence + g->word + step);
+	return 2.0 * (n - 1) * (g->launch + g->call + g->fence + g->word + step);
 }
 
 /* The ranks have a block on each multiprocessor. A rank reads its part of all inputs. By Little's law the bytes
  * of loads in flight, divided by their latency, bound the rate. */
 double tt_gpu_shared_us(const struct tt_gpu_kind *g, uint32_t n, uint64_t bytes)
 {
-	double blocks = g->sms / n * n, vectors = n <= 4 ? 2 * n : n,
+	double blocks = g->sms / n * n,
+	       vectors = n == 2 || n == 4 ? SUM_LOADS
+			 : n <= 4         ? 2 * n
+					  : n,
 	       in_flight = blocks * SHARED_THREADS * vectors * VECTOR,
 	       loads = (double)n * (double)bytes / (in_flight / g->load),
-	       rate = g->memory < blocks * g->sm ? g->memory : blocks * g->sm,
+	       rate = g->memory * SHARED_MEMORY / USABLE_MEMORY,
 	       moves = 2.0 * n * (double)bytes / rate * 1e-3;
 
-	return g->launch + 2 * g->word + g->load + most(loads, moves);
+	return g->launch + g->call + 2 * g->word + most(loads, moves);
 }

@@ -4,8 +4,8 @@
  *
  * Called by `tutti simulate --gpu`, tests/gpu/gpu_measure.c, and tests/fakes/ptx/count_kernels.c, which
  * compares the counts with those of the translated kernels. No part of libtutti.so. The time of a round is
- * that of its slowest resource: the latency of its loads and of the release behind its stores, the bytes
- * of all blocks over memory, or over the link. A round waits for the words of the round before the
+ * that of its slowest resource: a block with its words and its bytes, the bytes of all blocks over memory, or
+ * over the link. A round waits for the words of the round before the
  * last one (gpu/kernels/kernel_fifo.h).
  */
 #ifndef TT_GPU_TIME_H
@@ -19,19 +19,21 @@
 struct tt_gpu_kind {
 	const char *name;
 	uint32_t sms;
-	double memory, link, sm; /* sm: of memory, by one multiprocessor */
-	double launch; /* from the end of a kernel to the first instruction of the next one */
-	double load;   /* of memory, under load */
-	double word;   /* from a store to a peer until the peer's poll sees it */
-	double fence;  /* a release that waits for stores to peers */
-	double sync;   /* a barrier of a block */
+	double memory, link, sm; /* sm: of memory, by one block on one multiprocessor */
+	double launch;           /* from the end of a kernel to the beginning of the next one */
+	double call;             /* begin and end of a call in its kernel */
+	double peer;             /* each peer beyond the first, by the LL protocol */
+	double load;             /* of memory, under load */
+	double word;             /* from a store to a peer until the peer's poll sees it */
+	double fence;            /* a release that waits for stores to peers */
+	double round; /* of a block by the FIFO protocol, beside its bytes and the fence */
 };
 /* The GPU whose name is in text, in lower case; NULL: none */
 const struct tt_gpu_kind *tt_gpu_kind_find(const char *text);
 
 /* An allreduce by the FIFO protocol. The fields are those of the same names of struct tt_dev_fifo. */
 struct tt_gpu_fifo_call {
-	uint32_t nranks, blocks, threads, steps, lag;
+	uint32_t nranks, blocks, steps, lag;
 	uint64_t bytes, chunk;
 };
 

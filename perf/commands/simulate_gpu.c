@@ -16,9 +16,7 @@ static double fifo_us(const struct tt_gpu_kind *kind, uint32_t n, uint64_t bytes
 		      uint32_t *ret_steps)
 {
 	struct tt_dev_fifo shape;
-	struct tt_gpu_fifo_call call = {
-		.nranks = n, .threads = TT_DEV_THREADS, .lag = TT_FIFO_LAG, .bytes = bytes
-	};
+	struct tt_gpu_fifo_call call = { .nranks = n, .lag = TT_FIFO_LAG, .bytes = bytes };
 
 	call.blocks = tt_gpu_fifo_shape(TT_ALLREDUCE, bytes, n, TT_FIFO_BLOCKS, &shape);
 	call.steps = *ret_steps = shape.steps;

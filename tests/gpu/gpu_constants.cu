@@ -9,13 +9,13 @@
 #include <cstdio>
 #include <cstdlib>
 
-#define OK(x)                                                                                        \
-	do {                                                                                         \
-		cudaError_t rc_ = (x);                                                               \
-		if (rc_ != cudaSuccess) {                                                            \
-			fprintf(stderr, "%s: %s\n", #x, cudaGetErrorString(rc_));                    \
-			exit(1);                                                                     \
-		}                                                                                    \
+#define OK(x)                                                                     \
+	do {                                                                      \
+		cudaError_t rc_ = (x);                                            \
+		if (rc_ != cudaSuccess) {                                         \
+			fprintf(stderr, "%s: %s\n", #x, cudaGetErrorString(rc_)); \
+			exit(1);                                                  \
+		}                                                                 \
 	} while (0)
 
 static const size_t most_bytes = (size_t)1 << 30;
@@ -43,9 +43,7 @@ static void row(const char *what, double figure, const char *unit)
 	printf("| %s | %.4g | %s |\n", what, figure, unit);
 }
 
-static __global__ void nothing()
-{
-}
+static __global__ void nothing() {}
 
 /* The time between two kernels of a graph, which follow one another */
 static void launch(int blocks)
@@ -86,7 +84,10 @@ static void load(uint64_t *memory, size_t bytes, const char *what)
 
 	OK(cudaMemsetAsync(memory + n, 0, sizeof(*memory), stream));
 	make_list<<<264, threads, 0, stream>>>(memory, n, 0x9e3779b1ull % n | 1);
-	row(what, timed([&] { follow<<<1, 1, 0, stream>>>(memory, repeats, memory + n); }) / repeats * 1e3, "ns");
+	row(what,
+	    timed([&] { follow<<<1, 1, 0, stream>>>(memory, repeats, memory + n); }) / repeats *
+		    1e3,
+	    "ns");
 }
 
 /* Block 0 writes i, block 1 answers. */
@@ -96,12 +97,17 @@ static __global__ void ping_pong(uint32_t *words, int n)
 
 	for (uint32_t i = 1; i <= n; i++) {
 		if (blockIdx.x == 0)
-			asm volatile("st.release.sys.global.u32 [%0], %1;" ::"l"(theirs), "r"(i) : "memory");
+			asm volatile("st.release.sys.global.u32 [%0], %1;" ::"l"(theirs), "r"(i)
+				     : "memory");
 		do
-			asm volatile("ld.acquire.sys.global.u32 %0, [%1];" : "=r"(seen) : "l"(mine) : "memory");
+			asm volatile("ld.acquire.sys.global.u32 %0, [%1];"
+				     : "=r"(seen)
+				     : "l"(mine)
+				     : "memory");
 		while (seen != i);
 		if (blockIdx.x == 1)
-			asm volatile("st.release.sys.global.u32 [%0], %1;" ::"l"(theirs), "r"(i) : "memory");
+			asm volatile("st.release.sys.global.u32 [%0], %1;" ::"l"(theirs), "r"(i)
+				     : "memory");
 	}
 	*mine = 0;
 }
@@ -113,7 +119,8 @@ static __global__ void publish(uint4 *memory, uint32_t *word, int n, int release
 		memory[(i % 64) * blockDim.x + threadIdx.x] = make_uint4(i, i, i, i);
 		__syncthreads();
 		if (releases && threadIdx.x == 0)
-			asm volatile("st.release.sys.global.u32 [%0], %1;" ::"l"(word), "r"(i) : "memory");
+			asm volatile("st.release.sys.global.u32 [%0], %1;" ::"l"(word), "r"(i)
+				     : "memory");
 	}
 }
 
@@ -128,7 +135,8 @@ template <int DEEP> static __global__ void copy(uint4 *to, const uint4 *from, si
 {
 	size_t step = (size_t)gridDim.x * blockDim.x;
 
-	for (size_t i = blockIdx.x * blockDim.x + threadIdx.x; i + (DEEP - 1) * step < n; i += DEEP * step) {
+	for (size_t i = blockIdx.x * blockDim.x + threadIdx.x; i + (DEEP - 1) * step < n;
+	     i += DEEP * step) {
 		uint4 x[DEEP];
 #pragma unroll
 		for (int k = 0; k < DEEP; k++)
@@ -148,11 +156,17 @@ template <int DEEP> static void copies(uint4 *memory, int sms)
 	for (int size = 256; size <= 1024; size *= 2)
 		for (int blocks : { 1, 16, 32, 64, sms }) {
 			size_t part = blocks < 16 ? n / 64 : n;
-			double us = timed([&] { copy<DEEP><<<blocks, size, alone, stream>>>(memory, memory + n, part); });
+			double us = timed([&] {
+				copy<DEEP>
+					<<<blocks, size, alone, stream>>>(memory, memory + n, part);
+			});
 			char what[100], unit[60];
 
-			snprintf(what, sizeof(what), "%d multiprocessors copy, %d threads, %d vectors at once", blocks, size, DEEP);
-			snprintf(unit, sizeof(unit), "GB/s read and written; %.1f each", 32e-3 * (double)part / us / blocks);
+			snprintf(what, sizeof(what),
+				 "%d multiprocessors copy, %d threads, %d vectors at once", blocks,
+				 size, DEEP);
+			snprintf(unit, sizeof(unit), "GB/s read and written; %.1f each",
+				 32e-3 * (double)part / us / blocks);
 			row(what, 32e-3 * (double)part / us, unit);
 		}
 }
@@ -180,11 +194,21 @@ int main()
 	load(memory, most_bytes, "load: a pointer of 1 GiB");
 	load(memory, 16 << 20, "load: a pointer of 16 MiB, in the L2 cache");
 	row("word: from one multiprocessor to another, released and acquired",
-	    timed([&] { ping_pong<<<2, 1, 0, stream>>>(words, repeats); }) / repeats / 2 * 1e3, "ns");
-	plain = timed([&] { publish<<<1, threads, 0, stream>>>((uint4 *)memory, words, repeats, 0); }) / repeats;
+	    timed([&] { ping_pong<<<2, 1, 0, stream>>>(words, repeats); }) / repeats / 2 * 1e3,
+	    "ns");
+	plain = timed([&] {
+			publish<<<1, threads, 0, stream>>>((uint4 *)memory, words, repeats, 0);
+		}) /
+		repeats;
 	row("fence: a release of 8 KiB, without the time of the stores",
-	    (timed([&] { publish<<<1, threads, 0, stream>>>((uint4 *)memory, words, repeats, 1); }) / repeats - plain) * 1e3, "ns");
-	row("barrier of 512 threads", timed([&] { barriers<<<1, threads, 0, stream>>>(repeats); }) / repeats * 1e3, "ns");
+	    (timed([&] {
+		     publish<<<1, threads, 0, stream>>>((uint4 *)memory, words, repeats, 1);
+	     }) / repeats -
+	     plain) *
+		    1e3,
+	    "ns");
+	row("barrier of 512 threads",
+	    timed([&] { barriers<<<1, threads, 0, stream>>>(repeats); }) / repeats * 1e3, "ns");
 	copies<1>((uint4 *)memory, device.multiProcessorCount);
 	copies<4>((uint4 *)memory, device.multiProcessorCount);
 	copies<8>((uint4 *)memory, device.multiProcessorCount);

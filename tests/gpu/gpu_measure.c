@@ -201,9 +201,7 @@ static void check_async_error(tuttiComm_t comm)
 static double predict(tuttiComm_t comm, size_t bytes)
 {
 	uint32_t n = (uint32_t)comm->nranks;
-	struct tt_gpu_fifo_call call = {
-		.nranks = n, .threads = TT_DEV_THREADS, .lag = TT_FIFO_LAG, .bytes = bytes
-	};
+	struct tt_gpu_fifo_call call = { .nranks = n, .lag = TT_FIFO_LAG, .bytes = bytes };
 	const struct tt_gpu_kind *kind;
 	struct tt_dev_fifo shape;
 	char name[80] = "";

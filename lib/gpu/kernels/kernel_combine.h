@@ -4,15 +4,16 @@
  * op is a constant where `sweep` is inlined, and a variable where few bytes are combined.
  */
 
-/* Combines one element of all sources. v: 8 bytes of each source; shift: position of the element */
-DEV RAW OF(element)(int op, const struct combine_task *t, const uint64_t *v, uint32_t limit,
-		    uint32_t shift)
+/* Combines one element of nsrc sources, at most `limit`. v: 8 bytes of each source; shift: position of
+ * the element */
+DEV RAW OF(element)(int op, const struct combine_task *t, uint32_t nsrc, const uint64_t *v,
+		    uint32_t limit, uint32_t shift)
 {
 	VALUE x = 0;
 
 	UNROLL
 	for (uint32_t s = 0; s < TT_DEV_RANKS; s++)
-		if (s < limit && s < t->nsrc) {
+		if (s < limit && s < nsrc) {
 			VALUE y = OF(widen)((RAW)(v[s] >> shift));
 
 			if (op == ADJUSTED && t->flags & TT_DEV_SCALES)
@@ -24,48 +25,103 @@ DEV RAW OF(element)(int op, const struct combine_task *t, const uint64_t *v, uin
 	return OF(narrow)(x);
 }
 
-/* Combines 8 bytes of all sources. Not unrolled where they are eight elements: the compiler would
+/* Combines 8 bytes of nsrc sources. Not unrolled where they are eight elements: the compiler would
  * take minutes. */
-DEV uint64_t OF(unit)(int op, const struct combine_task *t, const uint64_t *v, uint32_t limit)
+DEV uint64_t OF(unit)(int op, const struct combine_task *t, uint32_t nsrc, const uint64_t *v,
+		      uint32_t limit)
 {
 	uint64_t r = 0;
 
 	UNROLL_TO(BITS == 8 ? 1 : 4)
 	for (uint32_t shift = 0; shift < 64; shift += BITS)
-		r |= (uint64_t)OF(element)(op, t, v, limit, shift) << shift;
+		r |= (uint64_t)OF(element)(op, t, nsrc, v, limit, shift) << shift;
 	return r;
 }
 
-/* Combines `deep` vectors of up to `limit` sources at once, so that enough loads are in flight for
- * any number of sources. */
-DEV void OF(vectors)(int op, const struct combine_task *t, uint64_t i, uint32_t stride,
-		     const uint32_t limit, const uint32_t deep)
+/* Combines every `stride`-th vector from i on, while `deep` of them are below n, of nsrc sources, at most `limit`.
+ * Returns the next one. Counts and sources are in registers: loads that wait for shared memory leave fewer
+ * in flight. */
+DEV uint64_t OF(vectors)(int op, const struct combine_task *t, uint64_t n, uint64_t i,
+			 uint32_t stride, const uint32_t limit, const uint32_t deep)
 {
 	uint64_t a[2][TT_DEV_RANKS], b[2][TT_DEV_RANKS];
+	const struct pair *src[TT_DEV_RANKS];
+	uint32_t nsrc = t->nsrc, ndst = t->ndst;
 
 	UNROLL
-	for (uint32_t k = 0; k < deep; k++) {
+	for (uint32_t s = 0; s < limit; s++)
+		src[s] = (const struct pair *)t->src[s];
+	ONCE for (; i + (deep - 1) * (uint64_t)stride < n; i += deep * (uint64_t)stride)
+	{
 		UNROLL
-		for (uint32_t s = 0; s < limit; s++)
-			if (s < t->nsrc) {
-				struct pair x = load_pair(
-					&((const struct pair *)t->src[s])[i + k * stride]);
+		for (uint32_t k = 0; k < deep; k++) {
+			UNROLL
+			for (uint32_t s = 0; s < limit; s++)
+				if (s < nsrc) {
+					struct pair x = load_pair(&src[s][i + k * stride]);
+
+					a[k][s] = x.a;
+					b[k][s] = x.b;
+				}
+		}
+		UNROLL
+		for (uint32_t k = 0; k < deep; k++) {
+			struct pair x;
+
+			x.a = OF(unit)(op, t, nsrc, a[k], limit);
+			x.b = OF(unit)(op, t, nsrc, b[k], limit);
+			UNROLL
+			for (uint32_t d = 0; d < TT_DEV_RANKS; d++)
+				if (d < ndst)
+					store_pair(&((struct pair *)t->dst[d])[i + k * stride], x);
+		}
+	}
+	return i;
+}
+
+/* The same for sums of exactly nsrc sources into ndst destinations, which are constants */
+DEV uint64_t OF(sums)(const struct combine_task *t, uint64_t n, uint64_t i, uint32_t stride,
+		      const uint32_t nsrc, const uint32_t ndst)
+{
+	const uint32_t deep = TT_SUM_LOADS / nsrc;
+	uint64_t a[TT_SUM_LOADS][TT_DEV_RANKS], b[TT_SUM_LOADS][TT_DEV_RANKS];
+	uint64_t at = i * sizeof(struct pair), step = stride * sizeof(struct pair);
+	const char *src[TT_DEV_RANKS];
+	char *dst[TT_DEV_RANKS];
+
+	UNROLL
+	for (uint32_t s = 0; s < nsrc; s++)
+		src[s] = t->src[s] + at;
+	UNROLL
+	for (uint32_t d = 0; d < ndst; d++)
+		dst[d] = t->dst[d] + at;
+	ONCE for (; i + (deep - 1) * (uint64_t)stride < n; i += deep * (uint64_t)stride)
+	{
+		UNROLL
+		for (uint32_t k = 0; k < deep; k++) {
+			UNROLL
+			for (uint32_t s = 0; s < nsrc; s++) {
+				struct pair x = load_pair((const struct pair *)src[s]);
 
 				a[k][s] = x.a;
 				b[k][s] = x.b;
+				src[s] += step;
 			}
-	}
-	UNROLL
-	for (uint32_t k = 0; k < deep; k++) {
-		struct pair x;
-
-		x.a = OF(unit)(op, t, a[k], limit);
-		x.b = OF(unit)(op, t, b[k], limit);
+		}
 		UNROLL
-		for (uint32_t d = 0; d < TT_DEV_RANKS; d++)
-			if (d < t->ndst)
-				store_pair(&((struct pair *)t->dst[d])[i + k * stride], x);
+		for (uint32_t k = 0; k < deep; k++) {
+			struct pair x;
+
+			x.a = OF(unit)(SUM, t, nsrc, a[k], nsrc);
+			x.b = OF(unit)(SUM, t, nsrc, b[k], nsrc);
+			UNROLL
+			for (uint32_t d = 0; d < ndst; d++) {
+				store_pair((struct pair *)dst[d], x);
+				dst[d] += step;
+			}
+		}
 	}
+	return i;
 }
 
 /* Combines element by element: the remainder, and buffers that are not aligned to vectors. */
@@ -83,7 +139,7 @@ DEV void OF(elements)(int op, const struct combine_task *t, uint64_t from, uint3
 				v[s] = aligned >= sizeof(RAW)
 					       ? *(const RAW *)(t->src[s] + at)
 					       : get_bytes(t->src[s] + at, sizeof(RAW));
-		x = OF(element)(op, t, v, TT_DEV_RANKS, 0);
+		x = OF(element)(op, t, t->nsrc, v, TT_DEV_RANKS, 0);
 		UNROLL
 		for (uint32_t d = 0; d < TT_DEV_RANKS; d++)
 			if (d < t->ndst) {
@@ -95,11 +151,30 @@ DEV void OF(elements)(int op, const struct combine_task *t, uint64_t from, uint3
 	}
 }
 
+/* The sums of two and of four ranks, into one buffer or into those of all. More of them, or more loads at once,
+ * would spill registers. */
+DEV uint64_t OF(hot)(const struct combine_task *t, uint64_t n, uint64_t i, uint32_t stride)
+{
+	switch (t->nsrc << 4 | t->ndst) {
+	case 0x21:
+		return OF(sums)(t, n, i, stride, 2, 1);
+	case 0x22:
+		return OF(sums)(t, n, i, stride, 2, 2);
+	case 0x41:
+		return OF(sums)(t, n, i, stride, 4, 1);
+	case 0x44:
+		return OF(sums)(t, n, i, stride, 4, 4);
+	default:
+		return i;
+	}
+}
+
 /* Combines the first n vectors. */
 DEV void OF(sweep)(int op, const struct combine_task *t, uint64_t n, uint64_t i, uint32_t stride)
 {
-	for (; t->nsrc <= 4 && i + stride < n; i += 2 * (uint64_t)stride)
-		OF(vectors)(op, t, i, stride, 4, 2);
-	for (; i < n; i += stride)
-		OF(vectors)(op, t, i, stride, TT_DEV_RANKS, 1);
+	if (op == SUM)
+		i = OF(hot)(t, n, i, stride);
+	if (t->nsrc <= 4)
+		i = OF(vectors)(op, t, n, i, stride, 4, 2);
+	OF(vectors)(op, t, n, i, stride, TT_DEV_RANKS, 1);
 }

@@ -44,16 +44,27 @@ DEV uint64_t chunk_bytes(const struct tt_dev_fifo *f, uint32_t chunk)
 	return at >= f->bytes ? 0 : f->bytes - at < f->chunk ? f->bytes - at : f->chunk;
 }
 
-/* Offset and bytes of the part of a chunk that a rank combines in two steps */
-DEV uint64_t unit_of(uint64_t bytes, uint32_t nranks)
+/* Offset and bytes of the part of a chunk that a rank combines in two steps. Only the last chunk costs a
+ * division. */
+DEV uint64_t unit_of(const struct tt_dev_job *j, uint64_t bytes)
 {
-	return ((uint32_t)bytes + nranks * 128 - 1) / (nranks * 128) * 128;
+	uint32_t all = j->nranks * 128;
+
+	return bytes == j->fifo.chunk ? j->fifo.unit : ((uint32_t)bytes + all - 1) / all * 128;
 }
-DEV uint64_t unit_bytes(uint64_t bytes, uint32_t nranks, uint32_t rank)
+DEV uint64_t unit_bytes(const struct tt_dev_job *j, uint64_t bytes, uint32_t rank)
 {
-	uint64_t unit = unit_of(bytes, nranks), at = unit * rank;
+	uint64_t unit = unit_of(j, bytes), at = unit * rank;
 
 	return at >= bytes ? 0 : bytes - at < unit ? bytes - at : unit;
+}
+
+/* The (x + 1)-th rank behind this one */
+DEV uint32_t rank_behind(const struct tt_dev_job *j, uint32_t x)
+{
+	uint32_t p = j->rank + 1 + x;
+
+	return p < j->nranks ? p : p - j->nranks;
 }
 
 DEV char *slot_of(const struct tt_dev_job *j, uint32_t rank, uint32_t round, int result)
@@ -100,7 +111,7 @@ DEV uint32_t fifo_next(const struct tt_dev_fifo *f, uint32_t chunks, uint32_t i)
 /* Distance of the senders' chunks, or parts of a chunk, in a slot */
 DEV uint64_t apart_in_slot(const struct tt_dev_job *j, uint64_t bytes)
 {
-	return j->fifo.steps == 2 ? unit_of(bytes, j->nranks) : j->fifo.chunk;
+	return j->fifo.steps == 2 ? unit_of(j, bytes) : j->fifo.chunk;
 }
 
 /* Move x of those that stage a chunk: to the (x + 1)-th rank behind this one */
@@ -108,7 +119,7 @@ DEV struct fifo_move staging_move(const struct tt_dev_job *j, const struct fifo_
 				  uint32_t chunk, uint32_t x)
 {
 	const struct tt_dev_fifo *f = &j->fifo;
-	uint32_t p = (j->rank + 1 + x) % j->nranks;
+	uint32_t p = rank_behind(j, x);
 	uint64_t bytes = chunk < c->chunks && f->receivers >> p & 1 ? chunk_bytes(f, chunk) : 0;
 	struct fifo_move m;
 
@@ -116,8 +127,8 @@ DEV struct fifo_move staging_move(const struct tt_dev_job *j, const struct fifo_
 	m.dst = slot_of(j, p, c->base + chunk, 0) + apart_in_slot(j, bytes) * j->rank;
 	m.bytes = (uint32_t)bytes;
 	if (f->steps == 2) {
-		m.src += unit_of(bytes, j->nranks) * p;
-		m.bytes = (uint32_t)unit_bytes(bytes, j->nranks, p);
+		m.src += unit_of(j, bytes) * p;
+		m.bytes = (uint32_t)unit_bytes(j, bytes, p);
 	}
 	return m;
 }
@@ -134,8 +145,8 @@ DEV struct fifo_move collecting_move(const struct tt_dev_job *j, const struct fi
 	m.dst = (char *)j->out[j->rank] + chunk_at(f, chunk) + (f->gathers ? p * f->bytes : 0);
 	m.bytes = (uint32_t)bytes;
 	if (f->steps == 2) {
-		m.dst += unit_of(bytes, j->nranks) * p;
-		m.bytes = (uint32_t)unit_bytes(bytes, j->nranks, p);
+		m.dst += unit_of(j, bytes) * p;
+		m.bytes = (uint32_t)unit_bytes(j, bytes, p);
 	}
 	return m;
 }
@@ -144,13 +155,14 @@ DEV struct fifo_move collecting_move(const struct tt_dev_job *j, const struct fi
 DEV void add_result(const struct tt_dev_job *j, const struct fifo_call *c, uint32_t chunk,
 		    uint64_t bytes, uint32_t x, struct combine_task *t)
 {
-	uint32_t next = j->rank + 1, p = (next + x) % j->nranks, all = (1u << j->nranks) - 1,
+	uint32_t next = j->rank + 1, p = rank_behind(j, x), all = (1u << j->nranks) - 1,
 		 from_next = (j->fifo.results >> next | j->fifo.results << (j->nranks - next)) &
 			     all;
 
 	if (from_next >> x & 1)
-		t->dst[count_bits(from_next & ((1u << x) - 1))] =
-			slot_of(j, p, c->base + chunk, 1) + unit_of(bytes, j->nranks) * j->rank;
+		t->dst[count_bits(from_next & ((1u << x) - 1))] = slot_of(j, p, c->base + chunk,
+									  1) +
+								  unit_of(j, bytes) * j->rank;
 }
 
 /* The task of the chunk that is combined in a round; each thread makes the part of a rank. */
@@ -177,7 +189,7 @@ DEV void make_combining_task(const struct tt_dev_job *j, const struct fifo_call 
 	t->ndst = f->steps == 2 ? count_bits(f->results) : 1;
 	if (f->steps != 2)
 		t->dst[0] = (char *)j->out[j->rank] + chunk_at(f, chunk);
-	t->bytes = f->steps == 2 ? unit_bytes(bytes, j->nranks, j->rank) : bytes;
+	t->bytes = f->steps == 2 ? unit_bytes(j, bytes, j->rank) : bytes;
 	t->flags = j->flags;
 	t->divisor = j->divisor;
 }

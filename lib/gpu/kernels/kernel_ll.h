@@ -43,8 +43,18 @@ DEV void OF(low_latency)(int op, const struct tt_dev_job *j, uint32_t epoch)
 			return;
 	for (uint32_t at = THREAD * 8; at < bytes; at += THREADS * 8) {
 		uint32_t unit_bytes = bytes - at < 8 ? bytes - at : 8;
-		uint64_t v[TT_DEV_RANKS], x, low, high;
+		uint64_t v[TT_DEV_RANKS], low[TT_DEV_RANKS], high[TT_DEV_RANKS], x;
 
+		UNROLL
+		for (uint32_t p = 0; p < TT_DEV_RANKS;
+		     p++) { /* the first look: at all lines at once */
+			uint64_t *line = &signals_of(j, j->rank)->line[half][p][BLOCK][at / 4];
+
+			if (p < j->nranks && p != j->rank) {
+				low[p] = get_relaxed(&line[0]);
+				high[p] = get_relaxed(&line[1]);
+			}
+		}
 		UNROLL
 		for (uint32_t p = 0; p < TT_DEV_RANKS; p++) {
 			uint64_t *line = &signals_of(j, j->rank)->line[half][p][BLOCK][at / 4];
@@ -56,13 +66,14 @@ DEV void OF(low_latency)(int op, const struct tt_dev_job *j, uint32_t epoch)
 				v[p] = get_bytes(in + at, unit_bytes);
 				continue;
 			}
-			while ((low = get_relaxed(&line[0])) >> 32 != epoch ||
-			       (high = get_relaxed(&line[1])) >> 32 != epoch)
-				if (must_give_up(j, &w, p))
-					return;
-			v[p] = (low & 0xffffffffu) | high << 32;
+			if (low[p] >> 32 != epoch || high[p] >> 32 != epoch)
+				while ((low[p] = get_relaxed(&line[0])) >> 32 != epoch ||
+				       (high[p] = get_relaxed(&line[1])) >> 32 != epoch)
+					if (must_give_up(j, &w, p))
+						return;
+			v[p] = (low[p] & 0xffffffffu) | high[p] << 32;
 		}
-		x = OF(unit)(op, &t, v, TT_DEV_RANKS);
+		x = OF(unit)(op, &t, t.nsrc, v, TT_DEV_RANKS);
 		if (((uint64_t)out & 7) == 0 && unit_bytes == 8)
 			*(uint64_t *)(out + at) = x;
 		else

@@ -6,6 +6,8 @@
 
 #include "gpu/kernels/kernel_words.h"
 
+#define TT_SUM_LOADS 8 /* that a thread of a hot sum has in flight */
+
 struct combine_task {
 	const char *src[TT_DEV_RANKS];
 	uint64_t scale[TT_DEV_RANKS];

@@ -55,7 +55,7 @@ DEV void OF(combine)(int op, const struct combine_task *t, uint32_t first, uint3
 	uint32_t aligned = alignment(t);
 	uint64_t n = aligned < 16 || (WHOLE && op == ADJUSTED) ? 0 : t->bytes / 16;
 
-	if (aligned < 16 && t->nsrc == 1 && op != ADJUSTED) {
+	if (t->nsrc == 1 && op != ADJUSTED && (aligned < 16 || t->ndst == 1)) {
 		ONCE for (uint32_t d = 0; d < t->ndst; d++)
 			move(t->dst[d], t->src[0], t->bytes, first, stride);
 		return;

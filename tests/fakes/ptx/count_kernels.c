@@ -18,7 +18,7 @@
 
 extern const struct ptx_kernel ptx_tt_Float32;
 
-enum { RANK_BYTES = 32 << 20, MOST_BYTES = 1 << 20, THREADS = 128 };
+enum { MOST_BYTES = 1 << 20, RANK_BYTES = TT_DEV_IPC_BYTES + 4 * MOST_BYTES, THREADS = 128 };
 
 static const struct counted_case {
 	uint32_t nranks, blocks, steps;
@@ -98,6 +98,7 @@ static void prepare(uint32_t me)
 				      .report = (uintptr_t)(r->out + MOST_BYTES / sizeof(float)),
 				      .fifo = { .bytes = now->bytes,
 						.chunk = now->chunk,
+						.unit = now->chunk / now->nranks,
 						.receivers = all,
 						.combines = all,
 						.results = two ? all : 0,
@@ -133,7 +134,6 @@ static int check(uint32_t rank)
 {
 	struct tt_gpu_fifo_call call = { .nranks = now->nranks,
 					 .blocks = now->blocks,
-					 .threads = THREADS,
 					 .steps = now->steps,
 					 .lag = TT_FIFO_LAG,
 					 .bytes = now->bytes,

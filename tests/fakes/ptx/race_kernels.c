@@ -203,6 +203,7 @@ static void by_fifo(struct rank *r, int round, uint32_t steps, int count)
 	r->job.out[me] = (uintptr_t)r->out;
 	r->job.fifo = (struct tt_dev_fifo){ .bytes = (uint64_t)count * sizeof(float),
 					    .chunk = steps == 2 ? 128 * (uint64_t)nranks : 512,
+					    .unit = 128,
 					    .receivers = all,
 					    .combines = all,
 					    .results = steps == 2 ? all : 0,

@@ -173,7 +173,9 @@ class Source:
 			if m[1] in marks:
 				yield Access("mark", name=m[1])
 			elif m[1] in self.words:
-				yield self.word(m[1], arguments, text[closing(text, m.end() - 1):], names)
+				access = self.word(m[1], arguments, text[closing(text, m.end() - 1):], names)
+				if m[1] != "get_relaxed" or access.wait: # a look that does not wait may see any value
+					yield access
 			elif m[1] in self.functions:
 				yield from self.accesses(m[1], names, alone, marks, arguments)
 			else:
