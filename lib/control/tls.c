@@ -13,6 +13,7 @@
 #include <openssl/err.h>
 #include <openssl/ssl.h>
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -26,8 +27,10 @@
 /* records under one key; AES-GCM allows 2^24.5 full ones (RFC 8446, 5.5) */
 #define REKEY_RECORDS (1u << 22)
 
+/* Renewals of the library context after handshakes; a stranger can cause one, and none is freed. */
+#define RENEWALS_MOST 8
+
 struct tt_tls_context {
-	SSL_CTX *ssl; /* counted */
 	const struct tt_key *key;
 	struct tt_psk_identity identity; /* without a server */
 };
@@ -232,6 +235,7 @@ int tt_tls_context_make(const struct tt_key *key, const uint8_t job[TT_NONCE], i
 {
 	struct tt_tls_context *context = calloc(1, sizeof(*context));
 	char why[160] = "no memory";
+	SSL_CTX *ssl = NULL;
 
 	if (!tt_openssl_enter()) {
 		free(context);
@@ -243,15 +247,16 @@ int tt_tls_context_make(const struct tt_key *key, const uint8_t job[TT_NONCE], i
 		context->identity = (struct tt_psk_identity){ .protocol = TT_PROTOCOL,
 							      .rank = rank };
 		memcpy(context->identity.job, job, TT_NONCE);
-		context->ssl = take_ssl();
+		ssl = take_ssl();
 	}
 	if (ERR_peek_last_error())
 		ERR_error_string_n(ERR_peek_last_error(), why, sizeof(why));
 	ERR_pop_to_mark();
-	if (context && !context->ssl)
+	if (context && !ssl)
 		tt_openssl_renew();
+	SSL_CTX_free(ssl);
 	tt_openssl_leave();
-	if (context && context->ssl) {
+	if (ssl) {
 		*ret_context = context;
 		return 0;
 	}
@@ -261,12 +266,6 @@ int tt_tls_context_make(const struct tt_key *key, const uint8_t job[TT_NONCE], i
 
 void tt_tls_context_free(struct tt_tls_context *context)
 {
-	if (!context)
-		return;
-	if (tt_openssl_enter()) {
-		SSL_CTX_free(context->ssl);
-		tt_openssl_leave();
-	}
 	free(context);
 }
 
@@ -302,27 +301,8 @@ static struct tt_tls *make(SSL_CTX *ssl, int fd, bool is_server)
 	return tls;
 }
 
-struct tt_tls *tt_tls_client(const struct tt_tls_context *context, int fd,
-			     const uint8_t server[TT_PUBLIC_KEY])
-{
-	struct tt_psk_identity identity = context->identity;
-	struct tt_tls *tls;
-
-	if (!tt_openssl_enter()) {
-		tt_sock_close(fd);
-		return NULL;
-	}
-	tls = make(context->ssl, fd, false);
-	tt_openssl_leave();
-	if (!tls)
-		return NULL;
-	memcpy(identity.server, server, TT_SERVER);
-	tt_psk_identity_put(&identity, tls->identity);
-	tls->key = context->key;
-	return tls;
-}
-
-struct tt_tls *tt_tls_server(int fd, tt_tls_find_key *find_key, void *ctx)
+/* A session on fd, which is closed if there is none; NULL: no memory, or the process exits */
+static struct tt_tls *open_session(int fd, bool is_server)
 {
 	struct tt_tls *tls;
 	SSL_CTX *ssl;
@@ -333,10 +313,31 @@ struct tt_tls *tt_tls_server(int fd, tt_tls_find_key *find_key, void *ctx)
 	}
 	ERR_set_mark();
 	ssl = take_ssl();
-	tls = make(ssl, fd, true);
+	tls = make(ssl, fd, is_server);
 	SSL_CTX_free(ssl);
 	ERR_pop_to_mark();
 	tt_openssl_leave();
+	return tls;
+}
+
+struct tt_tls *tt_tls_client(const struct tt_tls_context *context, int fd,
+			     const uint8_t server[TT_PUBLIC_KEY])
+{
+	struct tt_psk_identity identity = context->identity;
+	struct tt_tls *tls = open_session(fd, false);
+
+	if (!tls)
+		return NULL;
+	memcpy(identity.server, server, TT_SERVER);
+	tt_psk_identity_put(&identity, tls->identity);
+	tls->key = context->key;
+	return tls;
+}
+
+struct tt_tls *tt_tls_server(int fd, tt_tls_find_key *find_key, void *ctx)
+{
+	struct tt_tls *tls = open_session(fd, true);
+
 	if (!tls)
 		return NULL;
 	tls->find_key = find_key;
@@ -377,6 +378,16 @@ static void forget_psk(struct tt_tls *tls)
 	SSL_SESSION_set1_master_key(SSL_get_session(tls->ssl), zeros, TT_KEY);
 }
 
+/* OpenSSL may lack an algorithm for ever after a single allocation that failed: a new library context has it. */
+static int failed_here(void)
+{
+	static atomic_int renewals;
+
+	if (atomic_fetch_add(&renewals, 1) < RENEWALS_MOST)
+		tt_openssl_renew();
+	return tt_fail(TT_REMOTE, "OpenSSL of this process fails in a handshake (no memory?)");
+}
+
 /* The reason of OpenSSL for a failed handshake, in words. */
 static int refused(struct tt_tls *tls, unsigned long reason)
 {
@@ -391,6 +402,9 @@ static int refused(struct tt_tls *tls, unsigned long reason)
 	if (tls->ended)
 		return tt_fail(TT_REMOTE, "connection closed by the other side");
 	switch (reason) {
+	case ERR_R_MALLOC_FAILURE:
+	case ERR_R_INTERNAL_ERROR:
+		return failed_here();
 	case SSL_R_BINDER_DOES_NOT_VERIFY:
 	case SSL_R_SSLV3_ALERT_ILLEGAL_PARAMETER:
 		return tt_fail(TT_REMOTE, "the other side uses a different secret");
