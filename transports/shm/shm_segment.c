@@ -229,16 +229,19 @@ static int lead(const struct tt_world *w, struct tt_shm_segment *s)
 
 /* ---- members --------------------------------------------------------------------------------- */
 
-/* Is this connection the leader's? Its offer stays unread, and so no descriptor of a stranger comes. 1 | 0 nothing
- * yet | < 0 no */
-static int is_leader(int fd, const uint8_t token[16])
+enum visitor { SILENT, STRANGER, LEADER };
+
+/* Whose connection is this? Its offer stays unread, and so no descriptor of a stranger comes. 0 | an errno: the
+ * connection may be the leader's, but cannot be read */
+static int look(int fd, const uint8_t token[16], enum visitor *ret_visitor)
 {
 	struct segment_offer offer;
 	ssize_t n = recv(fd, &offer, sizeof(offer), MSG_PEEK | MSG_DONTWAIT);
 
-	if (n < 0 && (errno == EAGAIN || errno == EINTR))
-		return 0;
-	return n == sizeof(offer) && !memcmp(offer.token, token, sizeof(offer.token)) ? 1 : -1;
+	*ret_visitor = n < 0 && (errno == EAGAIN || errno == EINTR) ? SILENT : STRANGER;
+	if (n == sizeof(offer) && !memcmp(offer.token, token, sizeof(offer.token)))
+		*ret_visitor = LEADER;
+	return n >= 0 || *ret_visitor == SILENT || errno == ECONNRESET ? 0 : errno;
 }
 
 /* Connections to a member, of which one is the leader's. The oldest ones are dropped where there is no room. */
@@ -274,23 +277,28 @@ static int accept_stranger(struct strangers *g)
 	return 0;
 }
 
-/* The leader's connection alone stays, behind the listener; false: it has not come */
-static bool find_leader(struct strangers *g, const uint8_t token[16])
+/* *ret_found: the leader's connection alone stays, behind the listener. 0 | an errno */
+static int find_leader(struct strangers *g, const uint8_t token[16], bool *ret_found)
 {
+	*ret_found = false;
 	for (int i = g->n - 1; i > 0; i--) {
-		int answer = g->p[i].revents ? is_leader(g->p[i].fd, token) : 0;
+		enum visitor visitor = SILENT;
+		int rc = g->p[i].revents ? look(g->p[i].fd, token, &visitor) : 0;
 
-		if (answer < 0)
+		if (rc)
+			return rc;
+		if (visitor == STRANGER)
 			drop_stranger(g, i);
-		if (answer <= 0)
+		if (visitor != LEADER)
 			continue;
 		while (i < g->n - 1)
 			drop_stranger(g, g->n - 1);
 		while (g->n > 2)
 			drop_stranger(g, 1);
-		return true;
+		*ret_found = true;
+		break;
 	}
-	return false;
+	return 0;
 }
 
 /* Wait for the leader's offer. 0 | an errno, ECANCELED: there is no segment | < 0 */
@@ -299,9 +307,10 @@ static int await_offer(const struct tt_world *w, int leader, const uint8_t token
 {
 	struct strangers g = { .p = { { .fd = w->announcement->fd, .events = POLLIN } }, .n = 1 };
 	struct segment_offer offer;
-	int rc = 0;
+	bool found;
+	int rc;
 
-	while (!find_leader(&g, token) && !(rc = wait_is_over(w, leader)))
+	while (!(rc = find_leader(&g, token, &found)) && !found && !(rc = wait_is_over(w, leader)))
 		if (poll(g.p, (nfds_t)g.n, WAIT_MS) > 0 && g.p[0].revents &&
 		    (rc = accept_stranger(&g)))
 			break;
