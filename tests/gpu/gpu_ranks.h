@@ -38,7 +38,8 @@ int gpu_rank_device(int rank);
 bool gpu_use_devices(int devices);
 /* Runs the ranks. Returns the number of failed ranks, 100: their process failed. */
 int gpu_ranks_run(struct gpu_ranks *t);
-/* Runs fn as n ranks, without a deadline before the limit of the run. Returns as gpu_ranks_run. */
+/* Runs fn as n ranks; on a GPU with a deadline of a fourth of the run's limit, else of the limit. Returns as
+ * gpu_ranks_run. */
 int run_gpu_ranks(int n, int mode, bool threads, rank_fn *fn);
 /* Runs fn as n processes with a deadline of an hour: only the failure itself ends a call. Returns as gpu_ranks_run. */
 int run_gpu_ranks_without_deadline(int n, int mode, rank_fn *fn);
@@ -72,6 +73,7 @@ struct gpu_case {
 	} /* runs only if named */
 /* The last case has no name. */
 extern const struct gpu_case gpu_values[], gpu_algorithms[], gpu_pairs[], gpu_order[], gpu_errors[],
-	gpu_failed_devices[], gpu_devices[], gpu_mismatches[], gpu_peer_records[], gpu_cost[];
+	gpu_failed_devices[], gpu_devices[], gpu_mismatches[], gpu_peer_records[], gpu_cost[],
+	gpu_shared_fifo[];
 
 #endif

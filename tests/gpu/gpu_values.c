@@ -262,6 +262,10 @@ const struct gpu_case gpu_values[] = {
 	GPU_CASE(a_scalar_of_device_memory_is_read_without_pageable_memory),
 	GPU_CASE(two_gpus_of_a_process_use_peer_access_after_a_probe),
 	GPU_CASE(threads_with_gpus_of_their_own_give_the_hosts_bits),
+	{ NULL, NULL, false },
+};
+
+const struct gpu_case gpu_shared_fifo[] = {
 	GPU_CASE(threads_that_share_a_gpu_run_the_kernels_with_a_fifo_if_asked_to),
 	GPU_CASE(processes_that_share_a_gpu_run_the_kernels_with_a_fifo_if_asked_to),
 	{ NULL, NULL, false },
