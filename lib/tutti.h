@@ -798,7 +798,7 @@ TUTTI_API tuttiResult_t tuttiMemFree(void *ptr);
  *   handle     set on success (NULL if size is 0), for tuttiCommDeregister; freed with comm at the
  *              latest
  *   Returns    tuttiSuccess | tuttiSystemError (no memory)
- *              tuttiInvalidArgument  handle or buff is NULL
+ *              tuttiInvalidArgument  handle or buff is NULL, or size reaches beyond the last address
  *   Thread     any     Blocks   no
  * tuttiCommDeregister - end a registration; a NULL handle is ignored
  *   Returns    tuttiSuccess | tuttiInvalidArgument (not a live handle of comm) */

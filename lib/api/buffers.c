@@ -38,6 +38,10 @@ TUTTI_API tuttiResult_t tuttiCommRegister(const tuttiComm_t comm, void *buff, si
 	if (!handle || (!buff && size))
 		rc = tt_fail(TT_ARG, "rank %d: tuttiCommRegister: %s is NULL", comm->rank,
 			     handle ? "buff" : "handle");
+	else if ((uintptr_t)buff + size < size)
+		rc = tt_fail(TT_ARG,
+			     "rank %d: tuttiCommRegister: size %zu reaches beyond the last address",
+			     comm->rank, size);
 	else
 		rc = tt_comm_register(comm, buff, size, handle);
 	atomic_fetch_sub(&comm->order.inside, 1);

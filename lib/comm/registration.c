@@ -24,7 +24,7 @@ int tt_comm_register(tuttiComm_t c, const void *start, size_t bytes, void **ret_
 		*ret_handle = NULL;
 		return 0;
 	}
-	r = (uintptr_t)start + bytes < bytes ? NULL : calloc(1, sizeof(*r));
+	r = calloc(1, sizeof(*r));
 	if (!r)
 		return tt_fail(TT_SYSTEM,
 			       "rank %d: no memory to record a registration of %zu bytes at %p",

@@ -19,6 +19,8 @@
 #include "tools/fresh_file.h"
 
 enum { MANY_MESSAGES = 20000000, MANY_RANKS = 32768, MOST_STEPS_OF_ALL = 200000000 };
+enum { TILE_LEAST = 4096, TILE_MOST = 16 << 20 }; /* the range of TUTTI_TILE_BYTES */
+
 static const struct tool_option options[] = {
 	{ 'n', "np", TOOL_OPT_INT, "N", offsetof(struct simulate_options, np), NULL, 1,
 	  TT_SIM_RANKS, NULL, NULL, "number of ranks" },
@@ -51,7 +53,7 @@ static const struct tool_option options[] = {
 	  NULL,
 	  "allreduces by GPU kernels, of 2 to 8 ranks with a GPU each: h100 or\nh200; sizes up to --bytes" },
 	{ 0, "tile-bytes", TOOL_OPT_SIZE, "B", offsetof(struct simulate_options, tile_bytes), "0",
-	  0, 0, NULL, NULL, "largest message; 0: the library's choice" },
+	  0, 0, NULL, NULL, "largest message, 4K to 16M; 0: the library's choice" },
 	{ 0, "tiles", TOOL_OPT_INT, "K", offsetof(struct simulate_options, tiles), "0", 0, 1e9,
 	  NULL, NULL,
 	  "simulate K tiles, extrapolate the rest; 0: all tiles, or above\n20 million messages 32, or 8 above 32,768 ranks" },
@@ -295,6 +297,9 @@ int tool_cmd_simulate(int argc, char **argv)
 	if (v.root >= v.np)
 		return tool_refuse(usage.tool, "--root %d: no such rank; the ranks are 0 to %d",
 				   (int)v.root, (int)v.np - 1);
+	if (v.tile_bytes && (v.tile_bytes < TILE_LEAST || v.tile_bytes > TILE_MOST))
+		return tool_refuse(usage.tool, "--tile-bytes %llu: give 4K to 16M, or 0",
+				   (unsigned long long)v.tile_bytes);
 	if (v.gpu)
 		return tool_simulate_gpu(usage.tool, v.gpu, v.np, v.bytes);
 	collective = tool_hypothetical_collective(usage.tool, v.collective);

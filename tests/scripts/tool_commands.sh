@@ -124,6 +124,8 @@ no_simulation() {
 		--links --np 4 --svg $tmp/s.svg --links
 		--print --np 4 --svg $tmp/s.svg --print json
 		4 --np 4 --svg $tmp/s.svg --bytes 4
+		4K --np 4 --tile-bytes 1
+		16M --np 4 --tile-bytes 17M
 	END
 }
 point "tutti simulate refuses wrong command lines with one error" no_simulation

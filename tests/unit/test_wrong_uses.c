@@ -490,6 +490,7 @@ static int use_invalid_arguments(tuttiComm_t *comm, int rank, int n, void *arg)
 	REFUSED(tuttiAllReduce(in, out, 10, tuttiFloat32, tuttiSum, c, &bad), "stream");
 	REFUSED(tuttiMemFree(in), "tuttiMemAlloc");
 	REFUSED(tuttiCommRegister(c, in, sizeof(in), NULL), "handle");
+	REFUSED(tuttiCommRegister(c, in, SIZE_MAX, &handle), "beyond the last address");
 	REFUSED(tuttiCommDeregister(c, in), "no handle");
 	if (tuttiCommRegister(c, in, sizeof(in), &handle) || tuttiCommDeregister(c, handle))
 		bad = 1;
