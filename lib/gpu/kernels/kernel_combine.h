@@ -38,27 +38,31 @@ DEV uint64_t OF(unit)(int op, const struct combine_task *t, uint32_t nsrc, const
 	return r;
 }
 
-/* Combines every `stride`-th vector from i on, while `deep` of them are below n, of nsrc sources, at most `limit`.
- * Returns the next one. Counts and sources are in registers: loads that wait for shared memory leave fewer
- * in flight. */
+/* Combines every `stride`-th vector of at most `limit` sources from i on, while `deep` of them are below n.
+ * Returns the next one. Where elements have 4 or 8 bytes, a copy of the task's numbers and sources stays in
+ * registers: fewer loads are in flight where each waits for shared memory. Beside smaller elements the copy
+ * would be spilled. */
 DEV uint64_t OF(vectors)(int op, const struct combine_task *t, uint64_t n, uint64_t i,
 			 uint32_t stride, const uint32_t limit, const uint32_t deep)
 {
 	uint64_t a[2][TT_DEV_RANKS], b[2][TT_DEV_RANKS];
-	const struct pair *src[TT_DEV_RANKS];
-	uint32_t nsrc = t->nsrc, ndst = t->ndst;
+	struct combine_task copy;
+	const struct combine_task *fast = BITS < 32 ? t : &copy;
 
+	copy.nsrc = t->nsrc;
+	copy.ndst = t->ndst;
 	UNROLL
 	for (uint32_t s = 0; s < limit; s++)
-		src[s] = (const struct pair *)t->src[s];
+		copy.src[s] = t->src[s];
 	ONCE for (; i + (deep - 1) * (uint64_t)stride < n; i += deep * (uint64_t)stride)
 	{
 		UNROLL
 		for (uint32_t k = 0; k < deep; k++) {
 			UNROLL
 			for (uint32_t s = 0; s < limit; s++)
-				if (s < nsrc) {
-					struct pair x = load_pair(&src[s][i + k * stride]);
+				if (s < fast->nsrc) {
+					const struct pair *src = (const struct pair *)fast->src[s];
+					struct pair x = load_pair(&src[i + k * stride]);
 
 					a[k][s] = x.a;
 					b[k][s] = x.b;
@@ -68,18 +72,19 @@ DEV uint64_t OF(vectors)(int op, const struct combine_task *t, uint64_t n, uint6
 		for (uint32_t k = 0; k < deep; k++) {
 			struct pair x;
 
-			x.a = OF(unit)(op, t, nsrc, a[k], limit);
-			x.b = OF(unit)(op, t, nsrc, b[k], limit);
+			x.a = OF(unit)(op, t, fast->nsrc, a[k], limit);
+			x.b = OF(unit)(op, t, fast->nsrc, b[k], limit);
 			UNROLL
 			for (uint32_t d = 0; d < TT_DEV_RANKS; d++)
-				if (d < ndst)
+				if (d < fast->ndst)
 					store_pair(&((struct pair *)t->dst[d])[i + k * stride], x);
 		}
 	}
 	return i;
 }
 
-/* The same for sums of exactly nsrc sources into ndst destinations, which are constants */
+/* The same for sums, where nsrc and ndst, the numbers of sources and destinations, are constants. All addresses
+ * are in registers. */
 DEV uint64_t OF(sums)(const struct combine_task *t, uint64_t n, uint64_t i, uint32_t stride,
 		      const uint32_t nsrc, const uint32_t ndst)
 {
@@ -151,7 +156,7 @@ DEV void OF(elements)(int op, const struct combine_task *t, uint64_t from, uint3
 	}
 }
 
-/* The sums of two and of four ranks, into one buffer or into those of all. More of them, or more loads at once,
+/* Sums of two or four ranks, into one buffer or into those of all ranks. More such loops, or more loads at once,
  * would spill registers. */
 DEV uint64_t OF(hot)(const struct combine_task *t, uint64_t n, uint64_t i, uint32_t stride)
 {
@@ -169,12 +174,14 @@ DEV uint64_t OF(hot)(const struct combine_task *t, uint64_t n, uint64_t i, uint3
 	}
 }
 
-/* Combines the first n vectors. */
+/* Combines the first n vectors. Where elements have one byte, loops with more loads at once would spill registers. */
 DEV void OF(sweep)(int op, const struct combine_task *t, uint64_t n, uint64_t i, uint32_t stride)
 {
-	if (op == SUM)
+	const uint32_t few = BITS == 8 ? 2 : 4;
+
+	if (op == SUM && BITS > 8)
 		i = OF(hot)(t, n, i, stride);
-	if (t->nsrc <= 4)
-		i = OF(vectors)(op, t, n, i, stride, 4, 2);
+	if (t->nsrc <= few)
+		i = OF(vectors)(op, t, n, i, stride, few, 2);
 	OF(vectors)(op, t, n, i, stride, TT_DEV_RANKS, 1);
 }

@@ -44,8 +44,8 @@ DEV uint64_t chunk_bytes(const struct tt_dev_fifo *f, uint32_t chunk)
 	return at >= f->bytes ? 0 : f->bytes - at < f->chunk ? f->bytes - at : f->chunk;
 }
 
-/* Offset and bytes of the part of a chunk that a rank combines in two steps. Only the last chunk costs a
- * division. */
+/* Offset and bytes of the part of a chunk that a rank combines in two steps. Only a chunk that is not
+ * whole costs a division. */
 DEV uint64_t unit_of(const struct tt_dev_job *j, uint64_t bytes)
 {
 	uint32_t all = j->nranks * 128;
@@ -59,8 +59,8 @@ DEV uint64_t unit_bytes(const struct tt_dev_job *j, uint64_t bytes, uint32_t ran
 	return at >= bytes ? 0 : bytes - at < unit ? bytes - at : unit;
 }
 
-/* The (x + 1)-th rank behind this one */
-DEV uint32_t rank_behind(const struct tt_dev_job *j, uint32_t x)
+/* The (x + 1)-th of the next ranks; rank 0 follows the last one */
+DEV uint32_t rank_after(const struct tt_dev_job *j, uint32_t x)
 {
 	uint32_t p = j->rank + 1 + x;
 
@@ -114,12 +114,12 @@ DEV uint64_t apart_in_slot(const struct tt_dev_job *j, uint64_t bytes)
 	return j->fifo.steps == 2 ? unit_of(j, bytes) : j->fifo.chunk;
 }
 
-/* Move x of those that stage a chunk: to the (x + 1)-th rank behind this one */
+/* Move x of those that stage a chunk: to the (x + 1)-th of the next ranks */
 DEV struct fifo_move staging_move(const struct tt_dev_job *j, const struct fifo_call *c,
 				  uint32_t chunk, uint32_t x)
 {
 	const struct tt_dev_fifo *f = &j->fifo;
-	uint32_t p = rank_behind(j, x);
+	uint32_t p = rank_after(j, x);
 	uint64_t bytes = chunk < c->chunks && f->receivers >> p & 1 ? chunk_bytes(f, chunk) : 0;
 	struct fifo_move m;
 
@@ -155,7 +155,7 @@ DEV struct fifo_move collecting_move(const struct tt_dev_job *j, const struct fi
 DEV void add_result(const struct tt_dev_job *j, const struct fifo_call *c, uint32_t chunk,
 		    uint64_t bytes, uint32_t x, struct combine_task *t)
 {
-	uint32_t next = j->rank + 1, p = rank_behind(j, x), all = (1u << j->nranks) - 1,
+	uint32_t next = j->rank + 1, p = rank_after(j, x), all = (1u << j->nranks) - 1,
 		 from_next = (j->fifo.results >> next | j->fifo.results << (j->nranks - next)) &
 			     all;
 

@@ -45,9 +45,9 @@ DEV void OF(low_latency)(int op, const struct tt_dev_job *j, uint32_t epoch)
 		uint32_t unit_bytes = bytes - at < 8 ? bytes - at : 8;
 		uint64_t v[TT_DEV_RANKS], low[TT_DEV_RANKS], high[TT_DEV_RANKS], x;
 
+		/* first poll: the loads of all lines are in flight at once */
 		UNROLL
-		for (uint32_t p = 0; p < TT_DEV_RANKS;
-		     p++) { /* the first look: at all lines at once */
+		for (uint32_t p = 0; p < TT_DEV_RANKS; p++) {
 			uint64_t *line = &signals_of(j, j->rank)->line[half][p][BLOCK][at / 4];
 
 			if (p < j->nranks && p != j->rank) {

@@ -6,7 +6,7 @@
 
 #include "gpu/kernels/kernel_words.h"
 
-#define TT_SUM_LOADS 8 /* that a thread of a hot sum has in flight */
+#define TT_SUM_LOADS 8 /* loads of 16 bytes that a thread of a sum of 2 or 4 ranks has in flight */
 
 struct combine_task {
 	const char *src[TT_DEV_RANKS];
