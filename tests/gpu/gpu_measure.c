@@ -229,13 +229,11 @@ static const char *way_of(tuttiComm_t comm)
 	return d->kernel_barrier ? "threads" : d->fifo_only ? "threads, by FIFO" : "processes";
 }
 
-/* Bytes that all ranks read and write in a large allreduce. By FIFO a rank reads and writes the buffer three times
- * in two steps; two ranks take one step, in which each reads it four times. */
+/* Bytes that all ranks read and write in a large allreduce. By FIFO, in two steps, a rank reads and writes as
+ * much as the buffer three times. */
 static double traffic(tuttiComm_t comm, size_t bytes)
 {
-	double times = !comm->gpu->fifo_only ? 2 : comm->nranks == 2 ? 7 : 6;
-
-	return times * comm->nranks * (double)bytes;
+	return (comm->gpu->fifo_only ? 6.0 : 2.0) * comm->nranks * (double)bytes;
 }
 
 static int measure_large(tuttiComm_t *comm, int rank, int n, void *arg)
