@@ -6,8 +6,9 @@
  * the device work; gpu_watchdog.c is its thread. A rank has a GPU side if a CUDA context is current
  * in the thread that joins. If every rank has one, all on one host, and each has read and written
  * the others' IPC buffers, all ranks agree on `kernels`. If all ranks are threads of one process, or no
- * two of them share a GPU, their kernels run at once and may wait for each other (`kernels_wait`).
- * The kernels of threads that share a GPU also read and write the peers' buffers (`kernel_barrier`).
+ * two of them share a GPU, their kernels run at once and may wait for each other (`kernels_wait`); with
+ * TUTTI_GPU=fifo they may in any case. The kernels of threads that share a GPU also read and write the
+ * peers' buffers (`kernel_barrier`), except with TUTTI_GPU=fifo.
  * Otherwise streams order the kernels of the ranks. Fields without a lock belong to the thread inside a call.
  */
 #ifndef TT_GPU_H

@@ -158,7 +158,8 @@ bool tt_gpu_job_is_small(const struct tt_gpu_call *call, const struct tt_dev_job
 }
 
 /* In one step a rank sends its input to all, or receives all inputs. In two it sends and receives two parts
- * of all. Two ranks send as much in both, but their slots hold larger chunks in two. */
+ * of all. Two ranks send the same bytes in both, but in two steps a slot holds a chunk of twice the size, so a
+ * call has half of the rounds. */
 static bool in_two_steps(enum tt_collective collective, uint64_t bytes, uint64_t n)
 {
 	uint64_t less = n == 2 ? bytes / 2 : bytes * (n - 1) * (n - 2) / n;

@@ -7,13 +7,15 @@
  *             busbw of 370 GB/s on 8 H100 (nccl-tests issue 212), its model has 20.6 of a link's 25 GB/s
  * Measured on one H200 (docs/results/gpu.md), taken for the H100 too:
  *   launch    between empty kernels of a graph
- *   call      what an LL allreduce of 2 ranks takes beyond launch and word, 5.15 us in all
- *   load      by Little's law, of 132 blocks of 256 threads that copy by 4 vectors
- *   round, sm     the rounds of 64 blocks by slots of 32, 64 and 128 KiB: 8.1, 12.0 and 20.0 us; their slope is
+ *   call      an LL allreduce of 2 ranks, 5.15 us, less launch and word (0.76 us there)
+ *   load      by Little's law, of 132 blocks of 256 threads that copy 4 vectors at once
+ *   round, sm     rounds of 64 blocks with slots of 32, 64 and 128 KiB took 8.1, 12.0 and 20.0 us; their slope is
  *             48 GB/s of memory for a block
- *   memory    USABLE of it, by the driver's copies; SHARED, by blocks of 4 ranks that share the GPU
- * Assumptions: word and fence between GPUs (0.76 and 0.4 us on one); peer, what each further rank adds to an LL call:
- * 1.05 us, measured, while a thread looked at one peer's line after the other; it looks at all at once since.
+ *   memory    the driver's copies reach USABLE_MEMORY of it, blocks of 4 ranks that share the GPU SHARED_MEMORY
+ * Assumptions:
+ *   word, fence   between GPUs (0.76 and 0.4 us on one)
+ *   peer      1.05 us, measured, while a thread polled the line of one peer after the other; since then its first
+ *             poll loads the lines of all peers at once
  */
 #include "model/gpu_time.h"
 
@@ -24,7 +26,7 @@
 #define SHARED_MEMORY 0.75
 #define VECTOR 16
 #define SHARED_THREADS 256 /* of a block */
-#define SUM_LOADS 8        /* that a thread of a sum of 2 or 4 ranks has in flight */
+#define SUM_LOADS 8        /* vectors that a thread of a sum of 2 or 4 ranks has in flight */
 
 static const struct tt_gpu_kind kinds[] = {
 	{ .name = "h100",

@@ -4,9 +4,9 @@
  *
  * Called by `tutti simulate --gpu`, tests/gpu/gpu_measure.c, and tests/fakes/ptx/count_kernels.c, which
  * compares the counts with those of the translated kernels. No part of libtutti.so. The time of a round is
- * that of its slowest resource: a block with its words and its bytes, the bytes of all blocks over memory, or
- * over the link. A round waits for the words of the round before the
- * last one (gpu/kernels/kernel_fifo.h).
+ * that of its slowest resource: a block with its words and its bytes, the bytes of all blocks over memory,
+ * or over the link. A round waits for the words of the round before the last one
+ * (gpu/kernels/kernel_fifo.h).
  */
 #ifndef TT_GPU_TIME_H
 #define TT_GPU_TIME_H
@@ -21,12 +21,12 @@ struct tt_gpu_kind {
 	uint32_t sms;
 	double memory, link, sm; /* sm: of memory, by one block on one multiprocessor */
 	double launch;           /* from the end of a kernel to the beginning of the next one */
-	double call;             /* begin and end of a call in its kernel */
+	double call;             /* start and end of a call within its kernel */
 	double peer;             /* each peer beyond the first, by the LL protocol */
 	double load;             /* of memory, under load */
 	double word;             /* from a store to a peer until the peer's poll sees it */
 	double fence;            /* a release that waits for stores to peers */
-	double round; /* of a block by the FIFO protocol, beside its bytes and the fence */
+	double round; /* of a block by the FIFO protocol, without its bytes and the fence */
 };
 /* The GPU whose name is in text, in lower case; NULL: none */
 const struct tt_gpu_kind *tt_gpu_kind_find(const char *text);

@@ -1,6 +1,6 @@
 /*
  * gpu_constants.cu - the constants of lib/model/gpu_time.c, measured on device 0: launch, load, word, fence, barrier,
- * and what multiprocessors read and write
+ * and the rates at which multiprocessors copy
  *
  * Called by tests/gpu/run. Prints rows of a Markdown table. Words and fences have the scope of the system, as those of
  * the library's kernels; here they stay on one device.

@@ -244,7 +244,7 @@ static int few_calls(tuttiComm_t *comm, int rank, int n, void *arg)
 	return b.wrong;
 }
 
-/* Those of processes run in turn, for milliseconds each, and wait for each other in each round. */
+/* The kernels of processes run in turn, for milliseconds each, and wait for each other in each round. */
 static void processes_that_share_a_gpu_run_the_kernels_with_a_fifo_if_asked_to(void)
 {
 	setenv("TUTTI_GPU", "fifo", 1);
