@@ -158,12 +158,14 @@ bool tt_gpu_job_is_small(const struct tt_gpu_call *call, const struct tt_dev_job
 }
 
 /* In one step a rank sends its input to all, or receives all inputs. In two it sends and receives two parts
- * of all. Two ranks send the same bytes in both, but in two steps a slot holds a chunk of twice the size, so a
- * call has half of the rounds. */
+ * of all. In an allreduce two ranks send the same bytes in both, but in two steps a slot holds a chunk of twice
+ * the size, so a call has half of the rounds. */
 static bool in_two_steps(enum tt_collective collective, uint64_t bytes, uint64_t n)
 {
-	uint64_t less = n == 2 ? bytes / 2 : bytes * (n - 1) * (n - 2) / n;
+	uint64_t less = bytes * (n - 1) * (n - 2) / n;
 
+	if (n == 2 && collective == TT_ALLREDUCE)
+		less = bytes / 2;
 	return (collective == TT_ALLREDUCE || collective == TT_REDUCE ||
 		collective == TT_BROADCAST) &&
 	       less > TWO_STEPS_BYTES;

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""fat_binary - list what a fat binary of nvcc contains: lines `sm_90 BYTES` (machine code) and `compute_100 BYTES` (PTX)
+"""fat_binary - list what a fat binary of nvcc contains: lines `sm_90 BYTES` (machine code) and `compute_90 BYTES` (PTX)
 
 Called by check_ptx.sh. Bytes are those in the file, where entries are compressed. NVIDIA does not document the format;
 each number that is read is checked, so another format ends with an error.

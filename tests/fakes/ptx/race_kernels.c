@@ -23,7 +23,7 @@
 
 extern const struct ptx_kernel ptx_tt_Float32;
 
-enum { BLOCKS = 2, THREADS = 64, COUNT = 1500, PART_BYTES = 2048, ARENA = 256 << 20, WAYS = 8 };
+enum { BLOCKS = 2, THREADS = 64, COUNT = 1500, PART_BYTES = 2048, ARENA = 512 << 20, WAYS = 8 };
 
 static struct rank {
 	struct tt_dev_signals *signals;
