@@ -269,10 +269,11 @@ train "${warm[@]}" --strategy ps-async --kill 0@2 --record "$out/warm"
 claim "... and if the worker dies, the next one goes on" eval 'equals died 1 && [ "$(pushes | head -n 12 | sort -u | xargs)" = "0 1" ]'
 train "${warm[@]}" --strategy downpour
 claim "... downpour has it, too" equals steps 10
+# 1 %: the ranks begin at slightly different times
 train --np 2 --strategy ps-async --lr 0.02 --steps 20 --slow 1:10 --sim-compute-ms 4
-claim "ps-async: samples_per_s is at most that of both workers' simulated computing" at_most samples_per_s $((125 * 275))
+claim "ps-async: samples_per_s is at most that of both workers' simulated computing" at_most samples_per_s $((125 * 275 * 101 / 100))
 train --np 2 --strategy average --H 100 --steps 20 --slow 1:10 --sim-compute-ms 4
-claim "average: samples_per_s is at most that of the straggler's simulated computing" at_most samples_per_s $((250 * 25))
+claim "average: samples_per_s is at most that of the straggler's simulated computing" at_most samples_per_s $((250 * 25 * 101 / 100))
 train "${async[@]}" --steps 40 --stale-drop 1 --jitter 2 --sim-compute-ms 1
 claim "--stale-drop: every push is applied or dropped" [ $(($(number applied) + $(number dropped))) = 320 ]
 claim "--stale-drop drops pushes" at_least dropped 1

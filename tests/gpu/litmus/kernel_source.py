@@ -174,7 +174,7 @@ class Source:
 				yield Access("mark", name=m[1])
 			elif m[1] in self.words:
 				access = self.word(m[1], arguments, text[closing(text, m.end() - 1):], names)
-				if m[1] != "get_relaxed" or access.wait: # the first poll: a wait follows if its flag does not fit
+				if m[1] != "get_relaxed" or access.wait or HEAD.match(text): # a wait follows a first poll whose flag does not fit
 					yield access
 			elif m[1] in self.functions:
 				yield from self.accesses(m[1], names, alone, marks, arguments)
