@@ -108,15 +108,15 @@ int tt_gpu_launch(struct tt_gpu *d, tt_cufn fn, uint32_t blocks, struct tt_dev_j
 int tt_gpu_launch_alone(const struct tt_request *request, struct tt_dev_job *job,
 			tt_custream stream);
 /* A barrier among the streams of all ranks, in two halves. signal: a job sets the word of this rank at
- * each peer when it is done; await_signals: the stream waits for the words of all peers. word:
- * TT_DEV_ARRIVED, BETWEEN or FINISHED */
+ * each peer when it is done; await_signals: work behind it on the stream begins when the words of all peers
+ * are set, and resets them. word: TT_DEV_ARRIVED, BETWEEN or FINISHED. await: the same for n words, at most
+ * TT_DEV_RANKS */
 void tt_gpu_signal(struct tt_dev_job *job, uint32_t word);
 int tt_gpu_await_signals(tuttiComm_t comm, uint32_t word, tt_custream stream);
-/* Operations for a batch. write: set 32 bits; take: wait for a word of this rank's stream to be set and
- * clear it (two operations: returns 2); batch: put operations on a stream */
+int tt_gpu_await(struct tt_gpu *d, const struct tt_dev_awaited *words, uint32_t n,
+		 tt_custream stream);
+/* An operation for a batch: set 32 bits */
 void tt_gpu_op_write(struct tt_cumemop *op, tt_cuptr at, uint32_t value);
-unsigned tt_gpu_ops_take(const struct tt_gpu *d, uint32_t word, struct tt_cumemop ret_ops[2]);
-int tt_gpu_batch(struct tt_gpu *d, unsigned n, struct tt_cumemop *ops, tt_custream stream);
 
 /* gpu_ordered.c: run a call by kernels that wait for no peer; streams wait between them. 0 |
  * TT_CUDA */

@@ -1,6 +1,6 @@
 /*
- * gpu_plan.c - any plan on device memory: steps are kernels of one stream, messages are words
- * that streams wait for
+ * gpu_plan.c - any plan on device memory: steps are kernels of one stream, between which it waits for words
+ * that stand for messages
  *
  * Called by gpu_call.c where the user named an algorithm with another order of operations than the
  * kernels have. gpu_program.c has put the steps in order. Blocks are cut as on the host and every
@@ -12,13 +12,12 @@
  *   2  the steps: wait for and clear the words of the received messages, run the kernel, which
  *      sets the word of the message that it sends
  *   3  stream barrier, so that no rank overwrites bytes that others still read
- * No kernel waits, so ranks may be threads or processes and may share a GPU.
+ * Ranks may be threads or processes and may share a GPU: gpu_streams.c has the waits.
  */
 #include <stdlib.h>
 
 #include "gpu/gpu_call.h"
 
-#define MAX_OPS 48 /* signal operations in a batch */
 #define POOL_BYTES (TT_DEV_STAGED_BYTES + TT_DEV_RESULT_BYTES)
 
 struct plan_walk {
@@ -31,8 +30,6 @@ struct plan_walk {
 	struct tt_binding b;
 	uint32_t tile;
 	bool own_out, own_in; /* out, in lie in the IPC buffer */
-	unsigned nops;
-	struct tt_cumemop op[MAX_OPS + 4];
 };
 
 /* Kernels sum in the order of one-shot and two-shot already, so these need no plan. */
@@ -131,12 +128,17 @@ static uint32_t at_once(const struct plan_walk *w, uint32_t nblocks)
 
 /* ---- steps ----------------------------------------------------------------------------------- */
 
-static int flush(struct plan_walk *w)
+/* Waits for the messages among the sources. */
+static int await_messages(struct plan_walk *w, const struct tt_gpu_act *a)
 {
-	unsigned n = w->nops;
+	struct tt_dev_awaited words[TT_MAX_SOURCES];
+	uint32_t n = 0;
 
-	w->nops = 0;
-	return tt_gpu_batch(w->d, n, w->op, w->stream);
+	for (int i = 0; i < a->nsrc; i++)
+		if (tt_ref_buf(a->src[i].ref) == TT_WIRE)
+			words[n++] = (struct tt_dev_awaited){ TT_DEV_MESSAGE + a->src[i].word,
+							      tt_ref_index(a->src[i].ref) };
+	return tt_gpu_await(w->d, words, n, w->stream);
 }
 
 /* A job on operands instead of ranks: input i is source i; outputs 0 and 1 are dst and `to` */
@@ -180,22 +182,14 @@ static int run_act(struct plan_walk *w, const struct tt_gpu_act *a)
 	uint32_t first = tt_ref_index(a->of), step = at_once(w, a->nblocks);
 	uint32_t last = a->nblocks; /* of the blocks that have bytes */
 	uint64_t bytes;
-	int rc = 0;
+	int rc;
 
 	for (uint32_t k = 0; k < a->nblocks; k += step)
 		last = length(w, first + k, step) ? k : last;
 	if (last == a->nblocks)
 		/* an empty message does not exist on the other side either */
 		return 0;
-	for (int i = 0; i < a->nsrc && !rc; i++) {
-		if (tt_ref_buf(a->src[i].ref) == TT_WIRE)
-			w->nops += tt_gpu_ops_take(w->d, TT_DEV_MESSAGE + a->src[i].word,
-						   &w->op[w->nops]);
-		if (w->nops >= MAX_OPS)
-			rc = flush(w);
-	}
-	if (!rc)
-		rc = flush(w);
+	rc = await_messages(w, a);
 	for (uint32_t k = 0; k < a->nblocks && !rc; k += step)
 		if ((bytes = length(w, first + k, step)))
 			rc = run_blocks(w, a, k, bytes,

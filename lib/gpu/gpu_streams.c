@@ -7,7 +7,13 @@
  * be replayed: between two sets by a peer there is always a barrier in which the peer waited for the
  * owner. The words are host memory, so the host ends the waits without the driver (gpu_watchdog.c): a
  * stream waits for 64 bits, of which the host sets the upper half, which no stream resets.
+ *
+ * Where kernels of the ranks may wait for each other, a kernel of one block waits in place of the stream. CUDA does
+ * not see which stream sets the word that another stream of the same context waits for, and may run the second one
+ * first: its documentation of stream memory operations warns of deadlocks. Processes share no context.
  */
+#include <string.h>
+
 #include "gpu/gpu_call.h"
 
 #define PER_THREAD 64                       /* least bytes for each thread of a kernel */
@@ -17,7 +23,7 @@ int tt_gpu_launch(struct tt_gpu *d, tt_cufn fn, uint32_t blocks, struct tt_dev_j
 		  tt_custream stream)
 {
 	void *params[] = { job };
-	bool small = job->way != TT_DEV_ALONE && d->kernel_barrier;
+	bool small = (job->way != TT_DEV_ALONE || job->nawaited) && d->kernel_barrier;
 	int rc = d->cu->launch(fn, blocks, 1, 1, small ? TT_BARRIER_THREADS : TT_DEV_THREADS, 1, 1,
 			       0, stream, params, NULL);
 
@@ -39,31 +45,55 @@ int tt_gpu_launch_alone(const struct tt_request *r, struct tt_dev_job *job, tt_c
 			     job, stream);
 }
 
-int tt_gpu_batch(struct tt_gpu *d, unsigned n, struct tt_cumemop *ops, tt_custream stream)
-{
-	int rc = n ? d->cu->stream_batch(stream, n, ops, 0) : 0;
-
-	return rc ? tt_cuda_fail(rc, "rank %d: make a stream wait for the streams of other ranks",
-				 d->comm->rank)
-		  : 0;
-}
-
 void tt_gpu_op_write(struct tt_cumemop *op, tt_cuptr at, uint32_t value)
 {
 	*op = (struct tt_cumemop){ .operation = TT_CU_WRITE_32, .address = at, .value = value };
 }
 
-unsigned tt_gpu_ops_take(const struct tt_gpu *d, uint32_t word, struct tt_cumemop ops[2])
+static int await_by_stream(struct tt_gpu *d, const struct tt_dev_awaited *words, uint32_t n,
+			   tt_custream stream)
 {
-	tt_cuptr at = d->ipc->words_at + offsetof(struct tt_dev_host_words, stream) +
-		      word * sizeof(struct tt_dev_stream_word);
+	struct tt_cumemop ops[2 * TT_DEV_RANKS];
+	int rc;
 
-	ops[0] = (struct tt_cumemop){ .operation = TT_CU_WAIT_64,
-				      .address = at,
-				      .value = EITHER_HALF,
-				      .flags = TT_CU_WAIT_AND };
-	tt_gpu_op_write(&ops[1], at + offsetof(struct tt_dev_stream_word, set), 0);
-	return 2;
+	for (uint32_t i = 0; i < n; i++) {
+		tt_cuptr at = d->ipc->words_at + offsetof(struct tt_dev_host_words, stream) +
+			      words[i].word * sizeof(struct tt_dev_stream_word);
+
+		ops[2 * i] = (struct tt_cumemop){ .operation = TT_CU_WAIT_64,
+						  .address = at,
+						  .value = EITHER_HALF,
+						  .flags = TT_CU_WAIT_AND };
+		tt_gpu_op_write(&ops[2 * i + 1], at + offsetof(struct tt_dev_stream_word, set), 0);
+	}
+	rc = d->cu->stream_batch(stream, 2 * n, ops, 0);
+	return rc ? tt_cuda_fail(rc, "rank %d: make a stream wait for the streams of other ranks",
+				 d->comm->rank)
+		  : 0;
+}
+
+static int await_by_kernel(struct tt_gpu *d, const struct tt_dev_awaited *words, uint32_t n,
+			   tt_custream stream)
+{
+	uint32_t me = (uint32_t)d->comm->rank;
+	struct tt_dev_job job = { .way = TT_DEV_ALONE,
+				  .rank = me,
+				  .report = d->ipc->words_at,
+				  .limit_ns = d->comm->settings.timeout_ms * 1000000ull,
+				  .nawaited = n };
+
+	job.signals[me] = d->ipc->at;
+	job.host_words[me] = d->ipc->words_at;
+	memcpy(job.awaited, words, n * sizeof(*words));
+	return tt_gpu_launch(d, d->k->fn[tuttiUint8], 1, &job, stream);
+}
+
+int tt_gpu_await(struct tt_gpu *d, const struct tt_dev_awaited *words, uint32_t n,
+		 tt_custream stream)
+{
+	return !n                ? 0
+	       : d->kernels_wait ? await_by_kernel(d, words, n, stream)
+				 : await_by_stream(d, words, n, stream);
 }
 
 void tt_gpu_signal(struct tt_dev_job *job, uint32_t word)
@@ -74,12 +104,11 @@ void tt_gpu_signal(struct tt_dev_job *job, uint32_t word)
 
 int tt_gpu_await_signals(tuttiComm_t c, uint32_t word, tt_custream stream)
 {
-	struct tt_cumemop ops[2 * TT_DEV_RANKS];
-	struct tt_gpu *d = c->gpu;
-	unsigned n = 0;
+	struct tt_dev_awaited words[TT_DEV_RANKS];
+	uint32_t n = 0;
 
-	for (int p = 0; p < c->nranks; p++)
-		if (p != c->rank)
-			n += tt_gpu_ops_take(d, word + (uint32_t)p, &ops[n]);
-	return tt_gpu_batch(d, n, ops, stream);
+	for (uint32_t p = 0; p < (uint32_t)c->nranks; p++)
+		if (p != (uint32_t)c->rank)
+			words[n++] = (struct tt_dev_awaited){ word + p, p };
+	return tt_gpu_await(c->gpu, words, n, stream);
 }

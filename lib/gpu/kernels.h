@@ -82,8 +82,8 @@ struct tt_dev_report {
 	uint64_t call[2]; /* signature of the other call */
 };
 
-/* A word of 64 bits that a stream waits for. `set`: to 1 by a peer's kernel, back to 0 by the stream.
- * `ended`: to 1 by this rank's host, for good; then the stream waits no more. */
+/* A word of 64 bits that a stream, or a kernel alone on it, waits for. `set`: to 1 by a peer's kernel, back to 0
+ * after the wait. `ended`: to 1 by this rank's host, for good; then no stream waits. */
 struct tt_dev_stream_word {
 	uint32_t set, ended;
 };
@@ -110,6 +110,11 @@ struct tt_dev_host_words {
 struct tt_dev_piece {
 	uint32_t from, to;              /* masks of ranks */
 	uint64_t from_at, to_at, bytes; /* offsets in every input and output */
+};
+
+/* A stream's word of this rank, by number, and the rank that sets it */
+struct tt_dev_awaited {
+	uint32_t word, rank;
 };
 
 enum tt_dev_way {
@@ -166,6 +171,9 @@ struct tt_dev_job {
 	struct tt_dev_fifo fifo; /* FIFO only */
 	/* ALONE: mask of ranks of which a stream's word is set when the job is done; its number */
 	uint32_t signal_to, signal_word;
+	/* ALONE, of one block: words that the job waits for and resets */
+	uint32_t nawaited;
+	struct tt_dev_awaited awaited[TT_DEV_RANKS];
 };
 
 #endif

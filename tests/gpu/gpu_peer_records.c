@@ -316,11 +316,10 @@ static void no_descriptor_is_given_to_another_user(void)
 /* Puts two waits for a word on the stream. true: the stream waits */
 static bool wait_twice(struct tt_gpu *d, tt_custream s)
 {
-	struct tt_cumemop ops[4];
+	static const struct tt_dev_awaited twice[] = { { TT_DEV_MESSAGE, 0 },
+						       { TT_DEV_MESSAGE, 0 } };
 
-	tt_gpu_ops_take(d, TT_DEV_MESSAGE, &ops[0]);
-	tt_gpu_ops_take(d, TT_DEV_MESSAGE, &ops[2]);
-	claim(tt_gpu_batch(d, 4, ops, s) == 0);
+	claim(tt_gpu_await(d, twice, 2, s) == 0);
 	usleep(20000);
 	return d->cu->stream_query(s) == TT_CU_NOT_READY;
 }

@@ -117,6 +117,7 @@ KERNEL(OF(tt))
 	if (THREAD == 0)
 		failed = is_aborted(j);
 	SYNC();
+	await_signals(j);
 	if (BLOCK == 0 && THREAD == 0 && (j->flags & TT_DEV_BEGINS))
 		put_count(&((struct tt_dev_report *)j->report)->begun, ++mine->begun);
 	if (BLOCK == 0 && (j->flags & TT_DEV_POSTS))

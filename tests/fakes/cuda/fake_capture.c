@@ -129,14 +129,34 @@ EXPORT int cuGraphInstantiateWithFlags(void **ret_exec, void *graph, unsigned lo
 	return 0;
 }
 
+static bool waits_for_words(const struct graph *g)
+{
+	for (const struct fake_node *n = g->first; n; n = n->next)
+		for (unsigned i = 0; n->kind == BATCH && i < n->nops; i++)
+			if (n->op[i].operation != TT_CU_WRITE_32)
+				return true;
+	return false;
+}
+
+/* Graphs that wait for words run one after the other on a device without `graphs`. */
 EXPORT int cuGraphLaunch(void *exec, tt_custream stream)
 {
+	static pthread_mutex_t launching = PTHREAD_MUTEX_INITIALIZER;
+	static struct fake_stream *newest[MAX_DEVICES]; /* with such a graph; under the lock */
+	struct fake_stream *s = fake_stream(stream), **before;
 	const struct graph *g = exec;
 	int rc = 0;
 
 	ENTER_CONTEXT();
+	before = &newest[s->device < 0 ? 0 : s->device];
+	pthread_mutex_lock(&launching);
+	if (fake_lacks("graphs") && waits_for_words(g)) {
+		rc = *before && *before != s ? fake_add_behind(s, *before) : 0;
+		*before = s;
+	}
 	for (const struct fake_node *n = g->first; n && !rc; n = n->next)
 		rc = fake_add(stream, n);
+	pthread_mutex_unlock(&launching);
 	return rc;
 }
 

@@ -42,7 +42,8 @@
  *               (nor can that function be called), host (host access to cuMemAlloc's memory is
  *               fatal; only without kernels), age (the driver is of CUDA 11.8 and loads no kernels),
  *               code (the device is later than all machine code), remote (streams do not write the
- *               memory of other devices and processes)
+ *               memory of other devices and processes), graphs (those of a device that wait for words
+ *               run one after the other, which CUDA does not rule out)
  *               TUTTI_TEST_CUDA_DELAY_US=N   a delay of 0..N us precedes each node of a stream
  */
 #ifndef FAKE_CUDA_H
@@ -210,6 +211,8 @@ extern struct fake_stream *fake_all; /* under the lock */
 /* fake_stream.c: adds a copy of the node to the stream, or to the graph that the stream is captured
  * to */
 int fake_add(tt_custream stream, const struct fake_node *node);
+/* Puts a wait for all work of the other stream on the stream. */
+int fake_add_behind(struct fake_stream *s, struct fake_stream *other);
 void fake_run(const struct fake_node *node);
 struct fake_stream *fake_stream(tt_custream stream);
 /* Waits for the stream; for all work on the calling thread's device. */

@@ -23,7 +23,7 @@ static bool waits(const void *params)
 	const struct tt_dev_job *job = params;
 
 	check_host_words(job);
-	return job->way != TT_DEV_ALONE && job->nranks > 1;
+	return (job->way != TT_DEV_ALONE && job->nranks > 1) || job->nawaited;
 }
 
 #define ROW(type)                                                        \

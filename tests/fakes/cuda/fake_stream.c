@@ -340,6 +340,16 @@ int fake_add(tt_custream stream, const struct fake_node *node)
 	return ok ? 0 : TT_CU_NO_MEMORY;
 }
 
+int fake_add_behind(struct fake_stream *s, struct fake_stream *other)
+{
+	bool ok;
+
+	pthread_mutex_lock(&fake_lock);
+	ok = put_behind(s, other);
+	pthread_mutex_unlock(&fake_lock);
+	return ok ? 0 : TT_CU_NO_MEMORY;
+}
+
 EXPORT int cuStreamCreate(tt_custream *ret_stream, unsigned flags)
 {
 	ENTER_CONTEXT();

@@ -88,9 +88,21 @@ static void launch(struct rank *r, uint32_t blocks, int round)
 		quit(2, "a kernel reports a failure", (int)r->job.rank, round);
 }
 
-/* Waits as a stream does: for the peers' words, which it resets. */
+static void prepare(struct rank *r, uint32_t way, int round);
+
+/* Waits for the peers' words, and resets them: as a stream does, in every other call by a kernel */
 static void await(struct rank *r, uint32_t word, int round)
 {
+	if (round / WAYS % 2) {
+		struct tt_dev_job *j = &r->job;
+
+		prepare(r, TT_DEV_ALONE, round);
+		for (uint32_t p = 0; p < (uint32_t)nranks; p++)
+			if (p != j->rank)
+				j->awaited[j->nawaited++] = (struct tt_dev_awaited){ word + p, p };
+		launch(r, 1, round);
+		return;
+	}
 	for (int p = 0; p < nranks; p++)
 		for (uint64_t start = ptx_globaltimer(); p != (int)(r - ranks);) {
 			uint32_t *set = &r->host->stream[word + (uint32_t)p].set;

@@ -113,7 +113,7 @@ class Source:
 				break
 		else:
 			return None
-		owner = "own" if "signals_of(j, j->rank)" in text or "mine->" in text else "peer" if "signals_of" in text or "host_words_of" in text else "host"
+		owner = "own" if "_of(j, j->rank)" in text or "mine->" in text else "peer" if "signals_of" in text or "host_words_of" in text else "host"
 		if owner == "host" and "host->" not in text:
 			return None
 		indices = re.findall(r"\[(.*?)\]", text[text.index(name):])
