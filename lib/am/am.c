@@ -166,6 +166,7 @@ int tt_am_make(struct tt_control *ctl, int rank, int nranks, uint32_t timeout_ms
 		am->window = WINDOW_MOST;
 	if (am->window < WINDOW_LEAST)
 		am->window = WINDOW_LEAST;
+	am->unexpected_most = TT_AM_UNEXPECTED_BYTES;
 	am->retry_ns = NEVER;
 	am->stalled_last = &am->stalled;
 	am->unexpected_last = &am->unexpected;

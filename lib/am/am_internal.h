@@ -101,7 +101,7 @@ struct tt_am {
 	uint8_t *left, *dead;                         /* ranks */
 	uint64_t seek_ns; /* when a receive asks partitioned ranks again */
 	struct tt_am_unexpected *unexpected, **unexpected_last;
-	size_t unexpected_bytes;
+	size_t unexpected_bytes, unexpected_most; /* the limit */
 	struct tt_am_posted *posted, **posted_last;
 	uint64_t sent_bytes, messages;
 	uint8_t *answer; /* to queries */

@@ -45,8 +45,8 @@ struct tt_am_unexpected *tt_unexpected_alloc(struct tt_am *am, const struct tt_a
 static struct tt_am_unexpected *alloc_if_room(struct tt_am *am, const struct tt_am_header *h)
 {
 	if ((h->kind == TT_AM_USER_MESSAGE || h->kind == TT_AM_RESULT) &&
-	    (h->bytes > TT_AM_UNEXPECTED_BYTES ||
-	     am->unexpected_bytes > TT_AM_UNEXPECTED_BYTES - h->bytes))
+	    (h->bytes > am->unexpected_most ||
+	     am->unexpected_bytes > am->unexpected_most - h->bytes))
 		return NULL;
 	return tt_unexpected_alloc(am, h);
 }
@@ -151,7 +151,7 @@ void tt_unexpected_resume(struct tt_am *am)
 		next = s->next_stalled;
 		if (tt_unexpected_route(am, s))
 			tt_stream_resume(am, s);
-		else if (s->head.bytes <= TT_AM_UNEXPECTED_BYTES)
+		else if (s->head.bytes <= am->unexpected_most)
 			return; /* else smaller messages of other ranks would overtake this one for ever */
 	}
 	/* sends of this rank to itself may wait for room, too */

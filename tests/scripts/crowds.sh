@@ -23,9 +23,9 @@ twenty=(--data synth --model mlp:16 --global-batch 320 --np 20 --strategy spare 
 run 600 "${twenty[@]}" --k 18
 quiet=$(number step_ms) accuracy=$(number accuracy)
 within() { awk -v a="$(number accuracy)" -v b="$accuracy" 'BEGIN { exit !(a >= b - 0.01) }'; }
-run 600 "${twenty[@]}" --k 18 --slow 5:10,11:10
+run 600 "${twenty[@]}" --k 18 --slow 5:10,11:10   # at the end, all wait for the step of 2000 ms that a straggler is in
 claim "18 of 20 with two stragglers: $(number step_ms) ms a step, without stragglers $quiet" \
-	at_most "$(number step_ms)" "$(awk -v q="$quiet" 'BEGIN { print 1.3 * q }')"
+	at_most "$(number step_ms)" "$(awk -v q="$quiet" 'BEGIN { print 1.1 * q + 2000 / 30 }')"
 claim "accuracy $(number accuracy) is within a point of $accuracy" within
 run 600 "${twenty[@]}" --k 20 --slow 5:10,11:10 --steps 6
 claim "20 of 20: $(number step_ms) ms" at_most "$(awk -v q="$quiet" 'BEGIN { print 8 * q }')" "$(number step_ms)"

@@ -22,7 +22,7 @@
 #define STEPS 64 /* of HEAD bytes; half as many for each doubling of the sizes above */
 #define DOUBLINGS 32
 #define RUNS 32                         /* sizes of runs: powers of two */
-#define BLOCK_MOST ((size_t)1 << 20)    /* a larger block is a run */
+#define BLOCK_MOST ((size_t)128 << 10)  /* a larger block is a run, which few schedules fill */
 #define SPARSE_MOST ((size_t)2 << 10)   /* the same, of many ranks */
 #define WARM 64                         /* freed runs of a size that keep their pages */
 #define LARGE_RUN ((size_t)16 << 20)    /* has the bytes of earlier schedules */

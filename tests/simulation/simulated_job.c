@@ -86,6 +86,8 @@ static tuttiResult_t join(struct sim_rank *me, struct sim_comm *w)
 		       SIM_TIMEOUT_NS + SIM_SLACK_NS);
 	if (rc)
 		sim_check_failed_join(rc, began, awaited);
+	else
+		sim_shorten_queue(w);
 	return rc;
 }
 

@@ -41,13 +41,26 @@ static size_t line_bytes(size_t at, size_t end)
 	return end - at < SIM_LINE ? end - at : SIM_LINE;
 }
 
+/* Most lines are equal, and memcmp would take a sixth of a schedule's time. */
+static bool is_equal(const char *a, const char *b, size_t bytes)
+{
+	typedef uint64_t pair __attribute__((vector_size(16), aligned(1), may_alias));
+	const pair *x = (const pair *)a, *y = (const pair *)b;
+	pair differs;
+
+	if (bytes < SIM_LINE)
+		return !memcmp(a, b, bytes);
+	differs = (x[0] ^ y[0]) | (x[1] ^ y[1]) | (x[2] ^ y[2]) | (x[3] ^ y[3]);
+	return !(differs[0] | differs[1]);
+}
+
 void sim_lines_add(struct sim_lines *l, const char *now, const char *pristine, size_t from,
 		   size_t end)
 {
 	for (size_t at = from; at < end; at += SIM_LINE) {
 		size_t bytes = line_bytes(at, end);
 
-		if (!memcmp(now + at, pristine + at, bytes))
+		if (is_equal(now + at, pristine + at, bytes))
 			continue;
 		if (l->n == l->room) {
 			l->room += l->room / 2 + 8;

@@ -4,9 +4,15 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "am/am_internal.h"
+#include "comm/comm.h"
 #include "tests/simulation/simulated_job.h"
 
-#define LARGE ((64u << 20) + 100000) /* bytes of a message: more than the unexpected queue takes */
+/* Bytes of messages; most: that wait at each rank. With the library's 64 MiB, copies took most of the time. */
+#define SMALL 20000u /* among many ranks */
+#define MEDIUM 100000u
+#define QUEUED_MOST(n) (8u * MEDIUM * (unsigned)(n))
+#define LARGE (QUEUED_MOST(2) + MEDIUM)
 
 /* Draws that all ranks make alike: by the seed, the communicator and the number of the operation */
 uint32_t sim_common(uint64_t key, int index, int what, uint32_t n)
@@ -143,7 +149,10 @@ static tuttiResult_t messages(struct sim_comm *w, int index)
 {
 	bool large = w->n == 2 && sim_common(w->key, index, 3, 6) == 0;
 	int each = 1 + (int)sim_common(w->key, index, 1, large ? 1 : 4);
-	size_t bytes = large ? LARGE : sim_common(w->key, index, 2, 3) ? 16 : 100000;
+	size_t bytes = large                             ? LARGE
+		       : sim_common(w->key, index, 2, 3) ? 16
+		       : w->n > 8                        ? SMALL
+							 : MEDIUM;
 	int *data = sim_block(0, bytes);
 	tuttiResult_t rc = tuttiSuccess;
 	uint64_t began;
@@ -237,6 +246,11 @@ void sim_add_member(struct sim_comm *w, int rank, int process)
 	w->key ^= w->key >> 29;
 }
 
+void sim_shorten_queue(const struct sim_comm *w)
+{
+	w->comm->am->unexpected_most = QUEUED_MOST(w->n);
+}
+
 /* Learn who the members are: each contributes its process number. */
 tuttiResult_t sim_introduce(struct sim_comm *w)
 {
@@ -245,6 +259,7 @@ tuttiResult_t sim_introduce(struct sim_comm *w)
 	int32_t me = sim->process->number, all[SIM_RANKS];
 
 	tuttiCommCount(w->comm, &w->n);
+	sim_shorten_queue(w);
 	tuttiCommUserRank(w->comm, &w->rank);
 	rc = tuttiAllGather(&me, all, 1, tuttiInt32, w->comm, NULL);
 	sim_check_call(w, "allgather", rc, began, SIM_TIMEOUT_NS + SIM_SLACK_NS);
