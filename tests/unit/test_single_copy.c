@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #include "comm/comm.h"
+#include "local/single_copy.h"
 #include "mem/reduce.h"
 #include "tests/support/must.h"
 #include "tests/support/ranks.h"
@@ -252,6 +253,46 @@ Test(single_copy, pairs_try_slots_for_allreduces_of_windows, .timeout = 100)
 	struct ranks r = { .n = 2, .transport = "shm", .algo = "two-shot" };
 
 	cr_expect_eq(ranks_run(&r, try_windows), 0);
+}
+
+/* Slots take an alltoall of two ranks, and of ranks that share cores; long ones try reading, too. */
+static int try_alltoalls(tuttiComm_t *comm, int rank, int n, void *arg)
+{
+	enum { COUNT = MAX_BYTES / sizeof(int), TRIES = 12 };
+	static int in[4 * COUNT], out[4 * COUNT];
+	tuttiCounters_t before = { .size = sizeof(before) }, after = { .size = sizeof(after) };
+	int read = 0;
+
+	(void)arg;
+	for (int i = 0; i < TRIES; i++) {
+		fill_parts(in, rank + i, 0, n, COUNT);
+		WANT(!tuttiCommGetCounters(*comm, &before));
+		MUST(tuttiAlltoAll(in, out, COUNT, tuttiInt32, *comm, NULL));
+		WANT(!tuttiCommGetCounters(*comm, &after));
+		for (int from = 0; from < n; from++)
+			WANT(holds(out + (size_t)from * COUNT, from + i, rank, COUNT));
+		WANT(before.messages == after.messages);
+		read += after.read_bytes > before.read_bytes;
+	}
+	WANT((*comm)->single_copy->memory != TT_SMSC_READABLE || (read > 0 && read < TRIES));
+	return 0;
+}
+
+Test(single_copy, long_alltoalls_try_reading_and_slots, .timeout = 100)
+{
+	cpu_set_t all, two;
+
+	CPU_ZERO(&two);
+	cr_assert(!sched_getaffinity(0, sizeof(all), &all));
+	for (int cpu = 0; cpu < CPU_SETSIZE && CPU_COUNT(&two) < 2; cpu++)
+		if (CPU_ISSET(cpu, &all))
+			CPU_SET(cpu, &two);
+	cr_assert(!sched_setaffinity(0, sizeof(two), &two));
+	for (int n = 2; n <= 4; n += 2) {
+		struct ranks r = { .n = n, .transport = "shm" };
+
+		cr_expect_eq(ranks_run(&r, try_alltoalls), 0, "%d ranks", n);
+	}
 }
 
 static struct single_copy_results *new_results(void)
