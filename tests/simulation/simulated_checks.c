@@ -119,7 +119,8 @@ static bool is_late_notice(uint64_t began_ns)
 	const struct sim_job *job = sim->job;
 	uint64_t since = job->last_kill_ns > began_ns ? job->last_kill_ns : began_ns;
 
-	if (job->faults != SIM_KILLS || job->misused || sim_any_disturbs())
+	/* without holders, a rank that was never connected cannot be found, dead or alive */
+	if (job->faults != SIM_KILLS || job->misused || sim_any_disturbs() || sim_lacks_holders())
 		return false;
 	return sim->now_ns - since > SIM_NOTICE_NS;
 }
