@@ -123,6 +123,10 @@ struct tt_link {
 	uint64_t arrived;
 	/* messages released or received so far */
 	uint64_t received;
+	/* bytes of the point-to-point messages of which the next messages in each direction are tiles; the caller
+	 * sets them */
+	size_t sending, receiving;
+	const char *sending_from; /* first byte of the one that is sent */
 	/* the caller has written the reserved room by non-temporal stores; set before each commit */
 	bool nontemporal;
 };
@@ -333,25 +337,26 @@ struct tt_peer_memory_ops {
 /* Messages that the NIC reads from the sender's buffer, or writes to the receiver's buffer. For
  * transports with TT_T_RESERVE; they have post as well. */
 struct tt_zcopy_ops {
-	/* Can the NIC send these bytes from the caller's buffer? Then the caller may use post for
-	 * this message instead of reserve and commit; messages keep the order of the calls. post
-	 * copies a message that it cannot send in place. */
+	/* Can these bytes be sent from the caller's buffer, by the NIC or as the peer reads them? Then the
+	 * caller may use post for this message instead of reserve and commit; messages keep the order of
+	 * the calls. post copies a message that it cannot send in place. */
 	bool (*can_send)(struct tt_link *l, const void *buf, size_t bytes);
 
-	/* Prepost a receive: a hint that message number `ahead` from the next one on has this
+	/* Optional. Prepost a receive: a hint that message number `ahead` from the next one on has this
 	 * length and belongs into dst, which the caller neither reads nor writes until the message
 	 * has arrived. The transport may send an early RTR (ready to receive) to the peer, with its
 	 * next message or its next poll. Then peek may find the message in dst, and returns dst
 	 * itself. The caller may repeat the hint. False: useless for this dst. */
 	bool (*prepost)(struct tt_link *l, uint32_t ahead, void *dst, size_t bytes, uint32_t stamp);
 
-	/* Do can_send and prepost accept this device memory, of the allocation with that id? The
+	/* Optional, NULL: none. Do can_send and prepost accept this device memory, of the allocation with that id? The
 	 * caller asks before each call, because the address may belong to another allocation by
 	 * now. False: the memory must be copied; the reason is logged once. Thread: any. */
 	bool (*takes_device)(struct tt_endpoint *ep, const void *p, size_t bytes, uint64_t id);
 
 	/* An operation has failed; the caller makes no further call for its messages but close. On
-	 * return the NIC neither reads nor writes memory of the caller any more. Blocks: no. */
+	 * return the NIC neither reads nor writes memory of the caller any more, and no peer takes what it
+	 * reads there for a message. Blocks: no. */
 	void (*abandon)(struct tt_endpoint *ep);
 };
 

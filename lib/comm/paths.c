@@ -339,7 +339,7 @@ static void note_transports(struct tt_path *path)
 	for (int i = 0; i < path->nruns; i++) {
 		const struct tt_transport *t = tt_path_via(path, path->run[i].first)->t;
 
-		path->preposts |= t->zcopy_ops != NULL;
+		path->preposts |= t->zcopy_ops && t->zcopy_ops->prepost;
 		if (!i || t->spins < path->spins)
 			path->spins = t->spins;
 	}

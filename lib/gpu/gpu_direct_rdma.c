@@ -68,7 +68,8 @@ static struct tt_endpoint *endpoint_of(const struct tt_request *r)
 		if (peer == r->comm->rank || (r->collective == TT_SENDRECV && peer != r->root))
 			continue;
 		via = tt_path_via(path_of(r), peer);
-		if (!via || !via->t->zcopy_ops || (ep && via != ep))
+		if (!via || !via->t->zcopy_ops || !via->t->zcopy_ops->takes_device ||
+		    (ep && via != ep))
 			return NULL;
 		ep = via;
 	}

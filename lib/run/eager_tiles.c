@@ -48,7 +48,12 @@ static bool make(struct tiled_message *m, const struct tt_request *r)
 				    .count = r->count };
 	m->moved = 0;
 	m->begun = m->met = false;
-	return true;
+	*(r->send ? &m->link->sending : &m->link->receiving) = bytes;
+	if (r->send)
+		m->link->sending_from = r->in;
+	/* what the peer reads is an operation's */
+	return !r->send || bytes <= m->tile || !m->link->t->zcopy_ops ||
+	       !m->link->t->zcopy_ops->can_send(m->link, r->in, m->tile);
 }
 
 /* The requests that are not done as a list, sends first. false: none has several tiles, or some needs an operation */

@@ -65,7 +65,7 @@ static void spread(struct tt_op *op, int n)
 }
 
 /* Connects the channels of all ports, whatever the count: the peer's may differ by mistake. */
-static int connect_pair(struct tt_op *op)
+static int connect_pair(struct tt_op *op, size_t bytes)
 {
 	const struct tt_path *path = op->bound.path;
 	int peer = op->call.request->root, n = 1, rc;
@@ -77,6 +77,9 @@ static int connect_pair(struct tt_op *op)
 			return rc;
 		l = tt_path_link(path, TT_P2P_CHANNEL, peer);
 	}
+	*(op->call.request->send ? &l->sending : &l->receiving) = bytes;
+	if (op->call.request->send)
+		l->sending_from = op->bound.base[TT_IN];
 	if (tt_unlikely(l->ports > 1)) {
 		n = l->ports < TT_P2P_CHANNELS ? l->ports : TT_P2P_CHANNELS;
 		spread(op, n);
@@ -127,5 +130,5 @@ int tt_op_start_p2p(struct tt_op *op)
 	tt_control_note_message(c->ctl, r->send, r->root, op->call.seq, &op->call.record);
 	if (tt_unlikely(op->staging != NULL) && (rc = op->staging->ops->begin(op, false)))
 		return rc;
-	return connect_pair(op);
+	return connect_pair(op, r->count * op->bound.element_bytes);
 }

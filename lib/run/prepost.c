@@ -87,7 +87,7 @@ static int prepost(struct tt_op *op, const struct tt_cursor *cu, const struct tt
 	const struct tt_step *t = &plan->steps[plan->lanes[cu->lane].first + cu->step];
 	uint32_t ahead = 0;
 
-	if (!bytes || !l->t->zcopy_ops)
+	if (!bytes || !l->t->zcopy_ops || !l->t->zcopy_ops->prepost)
 		return 1;
 	/* a computed step has received its message, and posts its dst */
 	for (bool taken = cu->computed; on.step != at->step || on.sub != at->sub; taken = false) {

@@ -144,8 +144,22 @@ static bool takes_zcopy(const struct tt_op *op, const struct tt_cursor *cu, cons
 static bool takes(const struct tt_op *op, const struct tt_step *s, const struct tt_link *from,
 		  const char *dst, const char *room)
 {
-	return s->op == TT_COPY && from && from->t->get && dst && !room && !op->staging &&
-	       !op->bound.past;
+	return s->op == TT_COPY && from->t->get && dst && !room && !op->staging && !op->bound.past;
+}
+
+static int take(struct tt_op *op, struct tt_link *from, char *dst, size_t bytes)
+{
+	int rc;
+
+	if (tt_step_needed(op, dst, bytes))
+		return 0;
+	rc = from->t->get(from, dst, bytes, op->call.stamp,
+			  op->call.request->collective == TT_SENDRECV);
+	if (rc > 0) {
+		op->comm->calls.last_received[from->peer] = op->comm->calls.seq;
+		tt_fault_point(op->comm);
+	}
+	return rc;
 }
 
 static int execute(struct tt_op *op, struct tt_cursor *cu, const struct tt_step *s, size_t bytes)
@@ -174,8 +188,12 @@ static int execute(struct tt_op *op, struct tt_cursor *cu, const struct tt_step 
 			rc = receive(op, cu, s, from[wires], bytes);
 			return rc > 0 && to ? post_result(op, cu, to, dst, NULL, bytes) : rc;
 		}
+		if (takes(op, s, from[wires], dst, room)) {
+			rc = take(op, from[wires], dst, bytes);
+			return rc > 0 && to ? post_result(op, cu, to, dst, NULL, bytes) : rc;
+		}
 		if (op->cursors.preposts && s->op == TT_COPY && dst && from[wires]->t->zcopy_ops &&
-		    !tt_step_needed(op, dst, bytes))
+		    from[wires]->t->zcopy_ops->prepost && !tt_step_needed(op, dst, bytes))
 			from[wires]->t->zcopy_ops->prepost(from[wires], 0, dst, bytes,
 							   op->call.stamp);
 		rc = from[wires]->t->peek(from[wires], bytes, op->call.stamp, &src[i]);
@@ -186,15 +204,7 @@ static int execute(struct tt_op *op, struct tt_cursor *cu, const struct tt_step 
 	if (dst && tt_step_needed(op, dst, bytes))
 		return 0;
 	tt_fault_point(op->comm);
-	if (takes(op, s, wires ? from[0] : NULL, dst, room)) {
-		rc = from[0]->t->get(from[0], dst, bytes, op->call.stamp,
-				     op->call.request->collective == TT_SENDRECV);
-		op->comm->calls.last_received[from[0]->peer] = op->comm->calls.seq;
-		wires = 0;
-	} else {
-		rc = compute(op, s, room && (s->flags & TT_STEP_PASSING) ? NULL : dst, room, src,
-			     bytes);
-	}
+	rc = compute(op, s, room && (s->flags & TT_STEP_PASSING) ? NULL : dst, room, src, bytes);
 	if (tt_unlikely(rc < 0))
 		return rc;
 	while (wires > 0) {

@@ -258,7 +258,7 @@ Test(single_copy, pairs_try_slots_for_allreduces_of_windows, .timeout = 100)
 /* Slots take an alltoall of two ranks, and of ranks that share cores; long ones try reading, too. */
 static int try_alltoalls(tuttiComm_t *comm, int rank, int n, void *arg)
 {
-	enum { COUNT = MAX_BYTES / sizeof(int), TRIES = 12 };
+	enum { COUNT = (2 << 20) / sizeof(int) + 5, TRIES = 12 };
 	static int in[4 * COUNT], out[4 * COUNT];
 	tuttiCounters_t before = { .size = sizeof(before) }, after = { .size = sizeof(after) };
 	int read = 0;
@@ -293,6 +293,100 @@ Test(single_copy, long_alltoalls_try_reading_and_slots, .timeout = 100)
 
 		cr_expect_eq(ranks_run(&r, try_alltoalls), 0, "%d ranks", n);
 	}
+}
+
+/* ---- rendezvous of long messages --------------------------------------------------------------- */
+
+#define MESSAGES 24
+struct messages {
+	const char *cma;
+	int least, most; /* of the messages that a rank reads */
+};
+
+/* Messages of three lengths around the ring, of which two may go by rendezvous, then one without the caches */
+static int send_around(tuttiComm_t *comm, int rank, int n, void *arg)
+{
+	static const size_t counts[] = { 300000, 1100000, 70000, 300001 };
+	const size_t most = 2200000;
+	const struct messages *w = arg;
+	int *in = malloc(most * sizeof(int)), *out = malloc(most * sizeof(int)), read = 0;
+	int next = (rank + 1) % n, before = (rank + n - 1) % n;
+
+	WANT(in && out);
+	for (int i = 0; i < 4 * MESSAGES + 1; i++) {
+		size_t count = i == 4 * MESSAGES ? most : counts[i / MESSAGES];
+		uint64_t so_far = (*comm)->paths.slots ? (*comm)->paths.slots->read_bytes : 0;
+
+		fill_parts(in, rank + i, 99, 1, count);
+		MUST(tuttiGroupStart());
+		MUST(tuttiSend(in, count, tuttiInt32, next, *comm, NULL));
+		MUST(tuttiRecv(out, count, tuttiInt32, before, *comm, NULL));
+		MUST(tuttiGroupEnd());
+		WANT(holds(out, before + i, 99, count));
+		read += (*comm)->paths.slots && (*comm)->paths.slots->read_bytes > so_far;
+	}
+	free(in);
+	free(out);
+	WANT(read >= w->least && read <= w->most);
+	return 0;
+}
+
+Test(single_copy, long_messages_are_read_where_that_is_faster, .timeout = 200)
+{
+	static struct messages modes[] = { { "off", 0, 0 },
+					   { "on", 3 * MESSAGES - 6, 3 * MESSAGES },
+					   { "auto", 4, 3 * MESSAGES - 6 } };
+
+	for (int n = 2; n <= 4; n += 2)
+		for (int i = 0; i < 6; i++) {
+			struct ranks r = {
+				.n = n, .transport = "shm", .threads = i % 2, .arg = &modes[i / 2]
+			};
+
+			setenv("TUTTI_CMA", modes[i / 2].cma, 1);
+			cr_expect_eq(ranks_run(&r, send_around), 0, "%d %s, TUTTI_CMA=%s", n,
+				     i % 2 ? "threads" : "processes", modes[i / 2].cma);
+		}
+}
+
+/* Rank 0 gives up a message that rank 1 has not received, and uses its buffer again. */
+static int give_up(tuttiComm_t *comm, int rank, int n, void *arg)
+{
+	enum { TILE = 65536, WHOLE = 2 << 20 };
+	struct tt_link *l;
+	char *buffer = malloc(WHOLE);
+	int rc, x = 0;
+
+	(void)n, (void)arg;
+	WANT(buffer);
+	memset(buffer, rank, WHOLE);
+	MUST(rank ? tuttiRecv(&x, 1, tuttiInt32, 0, *comm, NULL)
+		  : tuttiSend(&x, 1, tuttiInt32, 1, *comm, NULL));
+	l = tt_path_link(&(*comm)->paths.path[(*comm)->paths.p2p_path], TT_P2P_CHANNEL, !rank);
+	WANT(l && l->t->post);
+	if (!rank) {
+		l->sending = WHOLE;
+		l->sending_from = buffer;
+		WANT(l->t->post(l, buffer, TILE, 7) == 1 && l->completed < l->posted);
+		l->t->zcopy_ops->abandon(l->ep);
+		memset(buffer, 9, WHOLE);
+		MUST(tuttiBarrier(*comm, NULL));
+	} else {
+		MUST(tuttiBarrier(*comm, NULL));
+		l->receiving = WHOLE;
+		rc = l->t->get(l, buffer, TILE, 7, false);
+		WANT(rc == TT_REMOTE && strstr(tt_error_text(), "rank 0 has given up its message"));
+	}
+	MUST(tuttiBarrier(*comm, NULL));
+	free(buffer);
+	return 0;
+}
+
+Test(single_copy, a_message_that_its_sender_gives_up_is_not_read, .timeout = 60)
+{
+	struct ranks r = { .n = 2, .transport = "shm", .threads = true };
+
+	cr_expect_eq(ranks_run(&r, give_up), 0);
 }
 
 static struct single_copy_results *new_results(void)

@@ -2,7 +2,8 @@
  * shm.c - messages through memory that the ranks of a host share
  *
  * Called through tt_shm by comm, run and local. shm_segment.c opens the memory, shm_ring.c moves
- * the messages of one link, shm_slots.c has the slots, shm_single_copy.c reads peers' own memory.
+ * the messages of one link, shm_slots.c has the slots, shm_single_copy.c reads peers' own memory, shm_rndv.c
+ * has the messages that go so.
  * This file has the endpoint, its links, and sleep.
  *
  * Sleep: a rank that arms sets `sleeping` in its bell, then polls its links once more. A rank that
@@ -42,8 +43,11 @@ static void shm_close(struct tt_endpoint *base)
 {
 	struct tt_shm_ep *ep = (struct tt_shm_ep *)base;
 
-	for (int i = 0; i < ep->segment.nlocal * ep->segment.nchannels && ep->links; i++)
+	for (int i = 0; i < ep->segment.nlocal * ep->segment.nchannels && ep->links; i++) {
+		if (ep->links[i])
+			free(ep->links[i]->rndv.bounce);
 		free(ep->links[i]);
+	}
 	free(ep->links);
 	tt_shm_single_copy_close(ep);
 	free(ep->mapped);
@@ -216,6 +220,9 @@ static const struct tt_peer_memory_ops peer_memory_ops = {
 	.test_complete = tt_shm_pscw_test_complete,
 };
 
+static const struct tt_zcopy_ops zcopy_ops = { .can_send = tt_shm_can_send,
+					       .abandon = tt_shm_abandon };
+
 const struct tt_transport tt_shm = {
 	.name = "shm",
 	.help = "shared memory between the ranks of a host; small messages take one cache line",
@@ -223,6 +230,7 @@ const struct tt_transport tt_shm = {
 	.spins = 4000, /* polls of about 10 ns: some 40 us */
 	.slot_ops = &slot_ops,
 	.peer_memory_ops = &peer_memory_ops,
+	.zcopy_ops = &zcopy_ops,
 	.probe = shm_probe,
 	.announce = tt_shm_segment_announce,
 	.open = shm_start,
@@ -233,10 +241,12 @@ const struct tt_transport tt_shm = {
 	.ready = shm_ready,
 	.reserve = tt_shm_reserve,
 	.commit = tt_shm_commit,
+	.post = tt_shm_post,
 	.peek = tt_shm_peek,
 	.release = tt_shm_release,
 	.put = tt_shm_put,
 	.get = tt_shm_get,
+	.progress = tt_shm_progress,
 	.arm = shm_arm,
 	.doze = shm_doze,
 	.disarm = shm_disarm,

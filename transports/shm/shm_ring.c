@@ -8,6 +8,7 @@
  *   up to 336 B   | payload ............ flag | x 2..6      several lines: their transfers overlap
  *   more          | offset, stores ..... flag | --> a cell  two transfers in a row; stores: 1 if the
  *                                                         cell was written by non-temporal stores
+ *                 | address, rts ....... flag | --> the writer's buffer, which the reader reads (shm_rndv.c)
  *
  * flag = number of the line and a hash of stamp and length, stored last. The reader compares the
  * flag with the expected one: equal means that the line is written; the same number with another
@@ -120,6 +121,13 @@ static void give_back(struct tt_shm_cells *s, uint64_t line, bool kept)
 	s->taken_by[line % TT_SHM_LINES] = 0;
 }
 
+static void complete_rts(struct tt_shm_link *l, uint64_t line)
+{
+	l->rts &= ~(1ull << (line % TT_SHM_LINES));
+	l->base.completed++;
+	((struct tt_shm_ep *)l->base.ep)->nrts--;
+}
+
 /* Free the lines and cells that the reader has released. */
 static void reclaim(struct tt_shm_link *l)
 {
@@ -131,6 +139,8 @@ static void reclaim(struct tt_shm_link *l)
 
 		give_back(&l->small, l->drained, keeps);
 		give_back(&l->large, l->drained, keeps);
+		if (tt_unlikely(l->rts >> (l->drained % TT_SHM_LINES) & 1))
+			complete_rts(l, l->drained);
 	}
 }
 
@@ -280,6 +290,7 @@ static void fill_in(struct tt_shm_link *l, struct tt_shm_cells *s, struct tt_shm
 	line->offset = (uint64_t)(l->room -
 				  (uint8_t *)(line->returned ? (void *)l->rx : (void *)l->tx));
 	line->nontemporal = l->base.nontemporal;
+	line->rts = false;
 	line->granted = grant(l, s, bytes);
 	s->kept &= ~s->taken_of_theirs;
 	s->taken_of_theirs = 0;
@@ -317,6 +328,41 @@ int tt_shm_commit(struct tt_link *link, size_t bytes, uint32_t stamp)
 	struct tt_shm_link *l = (struct tt_shm_link *)link;
 
 	return commit(l, l->writing, bytes, stamp);
+}
+
+int tt_shm_post(struct tt_link *link, const void *data, size_t bytes, uint32_t stamp)
+{
+	struct tt_shm_link *l = (struct tt_shm_link *)link;
+	struct tt_shm_line *line = line_at(l->tx, l->sent);
+
+	if (!find_room(l, 1) && !make_room(l, 1))
+		return 0;
+	line->offset = (uintptr_t)data;
+	line->rest = (uint64_t)(link->sending_from + link->sending - (const char *)data);
+	line->rts = true;
+	l->rts |= 1ull << (l->sent % TT_SHM_LINES);
+	((struct tt_shm_ep *)link->ep)->nrts++;
+	put_flag(line, tt_shm_flag(l->sent + 1, bytes, stamp));
+	l->sent++;
+	link->posted++;
+	link->messages++;
+	link->sent_bytes += bytes;
+	wake_reader(l);
+	return 1;
+}
+
+unsigned tt_shm_ring_look(struct tt_shm_link *l)
+{
+	uint64_t before = l->base.completed;
+
+	reclaim(l);
+	if (l->rts && !l->starved)
+		starve(l, 1);
+	if (!l->rts && l->starved) {
+		l->starved = false;
+		atomic_store_explicit(&l->tx->starved, 0, memory_order_relaxed);
+	}
+	return (unsigned)(l->base.completed - before);
 }
 
 int tt_shm_put(struct tt_link *link, const void *data, size_t bytes, uint32_t stamp)
@@ -392,7 +438,7 @@ static int in_cell(struct tt_shm_link *l, const struct tt_shm_line *line, size_t
 	return 1;
 }
 
-/* room: for a message of several lines */
+/* room: for a message of several lines, or the bytes of an RTS */
 static inline int peek(struct tt_shm_link *l, void *room, size_t bytes, uint32_t stamp,
 		       const void **ret_data)
 {
@@ -414,14 +460,17 @@ static inline int peek(struct tt_shm_link *l, void *room, size_t bytes, uint32_t
 		*ret_data = line->payload;
 		return 1;
 	}
-	return lines > 1 ? 0 : in_cell(l, line, bytes, ret_data);
+	if (lines > 1)
+		return 0;
+	return tt_unlikely(line->rts) ? tt_shm_rndv_read(l, line, room, bytes, stamp, ret_data)
+				      : in_cell(l, line, bytes, ret_data);
 }
 
 int tt_shm_peek(struct tt_link *link, size_t bytes, uint32_t stamp, const void **ret_data)
 {
 	struct tt_shm_link *l = (struct tt_shm_link *)link;
 
-	return peek(l, l->reading, bytes, stamp, ret_data);
+	return peek(l, bytes > TT_SHM_SMALL ? NULL : l->reading, bytes, stamp, ret_data);
 }
 
 /* A cell is home, perhaps before this rank has seen that the reader kept it. */
@@ -473,7 +522,8 @@ void tt_shm_release(struct tt_link *link)
 	release(l);
 }
 
-static __attribute__((noinline)) void get_cell(struct tt_shm_link *l, void *dst, bool keep)
+static __attribute__((noinline)) void get_cell(struct tt_shm_link *l, void *dst, bool keep,
+					       uint32_t stamp)
 {
 	/* one cell until this rank has answered: a stream in one direction needs no more */
 	bool keeps = keep && l->offered && !l->returned && (!l->cells->kept || l->cells->answers);
@@ -482,6 +532,8 @@ static __attribute__((noinline)) void get_cell(struct tt_shm_link *l, void *dst,
 		tt_copy_and_own(dst, l->cell, l->cell_bytes);
 	else
 		tt_copy_and_keep(dst, l->cell, l->cell_bytes);
+	if (l->cells == &l->large)
+		tt_shm_rndv_note(l, l->cell_bytes, stamp, false);
 	settle_cell(l, keeps);
 }
 
@@ -494,9 +546,11 @@ int tt_shm_get(struct tt_link *link, void *dst, size_t bytes, uint32_t stamp, bo
 	if (rc <= 0)
 		return rc;
 	if (l->cells)
-		get_cell(l, dst, keep);
+		get_cell(l, dst, keep, stamp);
 	else if (bytes <= TT_SHM_INLINE)
 		memcpy(dst, data, bytes);
+	else if (tt_unlikely(bytes > TT_SHM_SMALL))
+		tt_shm_rndv_note(l, bytes, stamp, true);
 	release(l);
 	return 1;
 }

@@ -18,6 +18,7 @@ struct tt_shm_mapped {
 
 struct tt_shm_ep {
 	struct tt_endpoint base;
+	uint32_t nrts; /* RTS of all links that the readers have not released */
 	struct tt_shm_segment segment;
 	struct tt_shm_bell *bell;   /* NULL: alone */
 	struct tt_shm_link **links; /* [nlocal * nchannels] */
@@ -53,6 +54,31 @@ struct tt_shm_cells {
 	uint8_t line_of[32];             /* [cell] line % TT_SHM_LINES of its message */
 };
 
+/* How messages of a size come, as the reader measures them (shm_rndv.c) */
+#define TT_SHM_RNDV_SIZES 2
+struct tt_shm_trial {
+	uint64_t ns[2][2]; /* the last two messages by cells, by rendezvous */
+	/* the way of messages now, of which the first is not timed; the faster one, as far as is known */
+	bool by_rndv, prefers_rndv, warm;
+	bool judged, won; /* a trial is over; the other way has won its last trial */
+	uint32_t left,
+		gap; /* messages until the next trial begins or ends; between two trials (0: none yet) */
+};
+struct tt_shm_rndv {
+	struct tt_shm_trial trial[TT_SHM_RNDV_SIZES];
+	/* the message that comes now: its stamp, bytes so far, and time of its first tile */
+	uint32_t stamp;
+	bool by_rndv, mixed;
+	size_t first, moved;
+	uint64_t began_ns;
+	/* what was read last: bytes from that address of the peer, to read_to; and the time that it took */
+	uint64_t read_from, read_ns;
+	size_t read_bytes;
+	char *read_to;
+	uint32_t read_stamp; /* of its message */
+	void *bounce; /* for a caller without a buffer; NULL: not needed yet */
+};
+
 struct tt_shm_link {
 	struct tt_link base;
 	struct tt_shm_segment *segment;
@@ -60,8 +86,9 @@ struct tt_shm_link {
 
 	/* writing */
 	struct tt_shm_ring *tx;
-	uint8_t *room;                    /* reserved cell, not committed yet */
-	uint64_t sent, drained;           /* lines; drained: local copy of done */
+	uint8_t *room;          /* reserved cell, not committed yet */
+	uint64_t sent, drained; /* lines; drained: local copy of done */
+	uint64_t rts; /* mask of lines, by number % 64: RTS that the reader has not released */
 	struct tt_shm_cells small, large; /* cells of a page; cells of message_bytes */
 	bool starved;
 
@@ -77,6 +104,7 @@ struct tt_shm_link {
 	 * (tt_own_lines); this rank may keep it */
 	bool returned, goes_back, offered;
 	uint64_t kept; /* copy of rx->kept */
+	struct tt_shm_rndv rndv;
 
 	/* messages of several lines, contiguous for run */
 	alignas(TT_LINE) uint8_t writing[TT_SHM_SMALL], reading[TT_SHM_SMALL];
@@ -87,8 +115,22 @@ void *tt_shm_reserve(struct tt_link *link, size_t bytes);
 int tt_shm_commit(struct tt_link *link, size_t bytes, uint32_t stamp);
 int tt_shm_peek(struct tt_link *link, size_t bytes, uint32_t stamp, const void **ret_data);
 void tt_shm_release(struct tt_link *link);
+int tt_shm_post(struct tt_link *link, const void *data, size_t bytes, uint32_t stamp);
 int tt_shm_put(struct tt_link *link, const void *data, size_t bytes, uint32_t stamp);
 int tt_shm_get(struct tt_link *link, void *dst, size_t bytes, uint32_t stamp, bool keep);
+
+/* Looks for lines that the reader has released; if RTS are left, their release wakes this rank. Returns the number of
+ * RTS that were released. */
+unsigned tt_shm_ring_look(struct tt_shm_link *link);
+
+/* shm_rndv.c. progress of struct tt_transport, can_send and abandon of struct tt_zcopy_ops; read: the bytes of an RTS
+ * to `to`, NULL: to a buffer of the link; as peek. note: a tile has come. */
+int tt_shm_progress(struct tt_endpoint *ep);
+bool tt_shm_can_send(struct tt_link *link, const void *buf, size_t bytes);
+void tt_shm_abandon(struct tt_endpoint *ep);
+int tt_shm_rndv_read(struct tt_shm_link *link, const struct tt_shm_line *line, void *to,
+		     size_t bytes, uint32_t stamp, const void **ret_data);
+void tt_shm_rndv_note(struct tt_shm_link *link, size_t bytes, uint32_t stamp, bool by_rndv);
 
 /* shm_slots.c: struct tt_slot_ops, and the PSCW operations of struct tt_peer_memory_ops. */
 void tt_shm_slot_post(struct tt_endpoint *ep, const void *data, size_t bytes, uint64_t number,

@@ -38,18 +38,22 @@ struct tt_shm_line {
 			bool nontemporal;
 			bool granted;  /* the reader may keep the cell */
 			bool returned; /* a cell of the reader's own ring */
+			bool rts;      /* no cell: offset is the address of the writer's bytes, */
+			uint64_t rest; /* of which so many are of the message from there on */
 		};
 	};
 	_Atomic uint64_t flag;
 };
 
 /* The control pages of a ring: one direction of one (pair, channel). The sender writes all fields
- * except done and kept. */
+ * except done, kept and reads. */
 struct tt_shm_ring {
 	alignas(TT_APART) _Atomic uint64_t done; /* lines released by the reader */
-	_Atomic uint64_t kept; /* mask of lines, by number % 64: the reader keeps their cells */
+	_Atomic uint64_t kept;  /* mask of lines, by number % 64: the reader keeps their cells */
+	_Atomic uint32_t reads; /* mask of sizes of messages that the reader wants by rendezvous */
 	/* the writer waits for a free line or cell */
 	alignas(TT_APART) _Atomic uint32_t starved;
+	_Atomic uint32_t withdrawn; /* the writer's buffers are not to be read any more */
 	alignas(TT_APART) struct tt_shm_line lines[TT_SHM_LINES];
 };
 _Static_assert(offsetof(struct tt_shm_line, flag) == TT_SHM_INLINE &&
