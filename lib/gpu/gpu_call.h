@@ -108,9 +108,9 @@ int tt_gpu_launch(struct tt_gpu *d, tt_cufn fn, uint32_t blocks, struct tt_dev_j
 int tt_gpu_launch_alone(const struct tt_request *request, struct tt_dev_job *job,
 			tt_custream stream);
 /* A barrier among the streams of all ranks, in two halves. signal: a job sets the word of this rank at
- * each peer when it is done; await_signals: work behind it on the stream begins when the words of all peers
- * are set, and resets them. word: TT_DEV_ARRIVED, BETWEEN or FINISHED. await: the same for n words, at most
- * TT_DEV_RANKS */
+ * each peer when it is done; await_signals: makes the stream wait for the words of all peers, which it
+ * resets. word: TT_DEV_ARRIVED, BETWEEN or FINISHED. await: the same for n different words, at
+ * most TT_DEV_RANKS */
 void tt_gpu_signal(struct tt_dev_job *job, uint32_t word);
 int tt_gpu_await_signals(tuttiComm_t comm, uint32_t word, tt_custream stream);
 int tt_gpu_await(struct tt_gpu *d, const struct tt_dev_awaited *words, uint32_t n,

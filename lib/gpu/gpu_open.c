@@ -236,7 +236,7 @@ static bool is_set(const struct tt_gpu *d, int word)
 	return __atomic_load_n(&d->ipc->words->stream[word].set, __ATOMIC_ACQUIRE);
 }
 
-/* Are all answers and signals of the peers here? The stream clears the signals, as in calls. */
+/* Are all answers and signals of the peers here? The stream clears the signals, as in calls that streams order. */
 static int check_probes(struct tt_gpu *d, uint64_t probe)
 {
 	uint64_t answer[TT_DEV_RANKS];

@@ -9,8 +9,10 @@
  * stream waits for 64 bits, of which the host sets the upper half, which no stream resets.
  *
  * Where kernels of the ranks may wait for each other, a kernel of one block waits in place of the stream. CUDA does
- * not see which stream sets the word that another stream of the same context waits for, and may run the second one
- * first: its documentation of stream memory operations warns of deadlocks. Processes share no context.
+ * not see which stream sets the word that another stream of the same context waits for, and may put the one that sets
+ * it behind the one that waits: its documentation of stream memory operations warns of deadlocks. Left are streams
+ * of one context that wait for words: of threads for which no blocks were left, and of processes that share a GPU and
+ * have several ranks each.
  */
 #include <string.h>
 

@@ -5,7 +5,7 @@
  * Read by nvcc as C++ and by C compilers. The signal words are device memory of one rank, which its
  * peers write and its kernels wait for; a job is the only parameter of every kernel. The host words are
  * pinned host memory of one rank: a report, by which kernels report failures to the host and the host
- * ends the waits of kernels, and the words that streams wait for.
+ * ends the waits of kernels, and the words that streams, or kernels in place of them, wait for.
  */
 #ifndef TT_KERNELS_H
 #define TT_KERNELS_H

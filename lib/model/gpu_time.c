@@ -178,12 +178,12 @@ double tt_gpu_ll_us(const struct tt_gpu_kind *g, uint32_t n, uint64_t bytes)
 	       2.0 * (n - 1) * (double)bytes / g->link * 1e-3;
 }
 
-/* Each step is a kernel, and a word for which a stream waits. */
+/* Each step is two kernels: one waits for a word, one works. */
 double tt_gpu_ring_us(const struct tt_gpu_kind *g, uint32_t n, uint64_t bytes)
 {
 	double part = (double)bytes / n, step = part / g->link * 1e-3;
 
-	return 2.0 * (n - 1) * (g->launch + g->call + g->fence + g->word + step);
+	return 2.0 * (n - 1) * (2 * g->launch + g->call + g->fence + g->word + step);
 }
 
 /* The ranks have a block on each multiprocessor. A rank reads its part of all inputs. By Little's law the bytes

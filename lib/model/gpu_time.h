@@ -47,7 +47,7 @@ struct tt_gpu_work {
 void tt_gpu_fifo_work(const struct tt_gpu_fifo_call *call, uint32_t rank,
 		      struct tt_gpu_work *ret_work);
 
-/* Predicted us: by FIFO; by the LL protocol; by the plan `ring`, ordered by streams; by one kernel
+/* Predicted us: by FIFO; by the LL protocol; by the plan `ring`; by one kernel
  * with barriers of each of the ranks that share a GPU */
 double tt_gpu_fifo_us(const struct tt_gpu_kind *kind, const struct tt_gpu_fifo_call *call);
 double tt_gpu_ll_us(const struct tt_gpu_kind *kind, uint32_t nranks, uint64_t bytes);

@@ -368,8 +368,11 @@ static void a_plan_ends_when_a_rank_is_missing_dies_or_makes_another_call(void)
 	claim(run_gpu_ranks(2, STREAM_ORDER, false, mismatched) == 0);
 	failure = "late";
 	claim(run_three(KERNEL_BARRIER, true) == 0);
+	failure = "abort";
+	claim(run_three(KERNEL_BARRIER, true) == 0);
 	failure = "die";
 	claim(run_three(STREAM_ORDER, false) == 1);
+	claim(!gpu_use_devices(3) || run_three(STREAM_ORDER, false) == 1);
 }
 
 /* A plan's job that runs after its call has failed, and a job of a call that has not failed */

@@ -41,6 +41,8 @@ static size_t line_bytes(size_t at, size_t end)
 	return end - at < SIM_LINE ? end - at : SIM_LINE;
 }
 
+_Static_assert(SIM_LINE == 64, "four pairs");
+
 /* Most lines are equal, and memcmp would take a sixth of a schedule's time. */
 static bool is_equal(const char *a, const char *b, size_t bytes)
 {
