@@ -532,7 +532,7 @@ static __attribute__((noinline)) void get_cell(struct tt_shm_link *l, void *dst,
 		tt_copy_and_own(dst, l->cell, l->cell_bytes);
 	else
 		tt_copy_and_keep(dst, l->cell, l->cell_bytes);
-	if (l->cells == &l->large)
+	if (l->cells == &l->large && l->base.receiving)
 		tt_shm_rndv_note(l, l->cell_bytes, stamp, false);
 	settle_cell(l, keeps);
 }

@@ -76,7 +76,7 @@ struct tt_shm_rndv {
 	size_t read_bytes;
 	char *read_to;
 	uint32_t read_stamp; /* of its message */
-	void *bounce; /* for a caller without a buffer; NULL: not needed yet */
+	void *bounce;        /* for a caller without a buffer; NULL: not needed yet */
 };
 
 struct tt_shm_link {
