@@ -124,7 +124,7 @@ struct tt_link {
 	/* messages released or received so far */
 	uint64_t received;
 	/* bytes of the point-to-point messages of which the next messages in each direction are tiles; the caller
-	 * sets them */
+	 * sets them. sending 0: not to be read by the peer */
 	size_t sending, receiving;
 	const char *sending_from; /* first byte of the one that is sent */
 	/* the caller has written the reserved room by non-temporal stores; set before each commit */

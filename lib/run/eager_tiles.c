@@ -25,8 +25,8 @@ struct tiled_message {
 	bool begun, met; /* met: the fault point of the next tile */
 };
 
-/* false: the message needs an operation */
-static bool make(struct tiled_message *m, const struct tt_request *r)
+/* exchanges: the set of requests receives, too. false: the message needs an operation */
+static bool make(struct tiled_message *m, const struct tt_request *r, bool exchanges)
 {
 	tuttiComm_t c = r->comm;
 	struct tt_connectivity facts;
@@ -48,9 +48,7 @@ static bool make(struct tiled_message *m, const struct tt_request *r)
 				    .count = r->count };
 	m->moved = 0;
 	m->begun = m->met = false;
-	*(r->send ? &m->link->sending : &m->link->receiving) = bytes;
-	if (r->send)
-		m->link->sending_from = r->in;
+	tt_p2p_announce(m->link, r, r->send ? r->in : r->out, bytes, exchanges);
 	/* what the peer reads is an operation's */
 	return !r->send || bytes <= m->tile || !m->link->t->zcopy_ops ||
 	       !m->link->t->zcopy_ops->can_send(m->link, r->in, m->tile);
@@ -61,14 +59,17 @@ static bool make_all(struct tiled_message *all, const struct tt_request *request
 		     uint64_t done, struct tiled_message **ret_first)
 {
 	struct tiled_message **end = ret_first, *receives = NULL, **receives_end = &receives;
-	bool several = false;
+	bool several = false, exchanges = false;
+
+	for (size_t i = 0; i < n; i++)
+		exchanges |= !requests[i].send;
 
 	for (size_t i = 0; i < n; i++) {
 		struct tiled_message *m = &all[i];
 
 		if (done >> i & 1)
 			continue;
-		if (!make(m, &requests[i]))
+		if (!make(m, &requests[i], exchanges))
 			return false;
 		several |= m->bytes > m->tile;
 		if (requests[i].send) {

@@ -88,6 +88,7 @@ struct tt_op_p2p {
 	struct tt_plan plan;
 	struct tt_step step;
 	uint32_t first; /* tile that moves next; those before it have moved (eager_tiles.c) */
+	bool exchanges; /* the set that runs together receives messages */
 };
 
 /* connect.c: links of channels [first, end); valid while way is tt_connecting_way */
@@ -165,6 +166,9 @@ bool tt_eager_tiles(const struct tt_request *requests, size_t n, uint64_t done,
 
 /* p2p.c: start a Send or Recv. 0 | the call's result. Blocks: no. */
 int tt_op_start_p2p(struct tt_op *op);
+/* p2p.c: tell the link of a message of which bytes its next messages are tiles. exchanges: this rank also receives */
+void tt_p2p_announce(struct tt_link *l, const struct tt_request *r, const void *buffer,
+		     size_t bytes, bool exchanges);
 
 /* connect.c: begin to connect the links of channels [first, end) to the peers of op. If some are not
  * connected yet, op goes the way tt_connecting_way until they are. *connected (or NULL) becomes end

@@ -30,6 +30,7 @@ void tt_op_init(struct tt_op *op, const struct tt_request *r)
 	op->cursors.preposts = false;
 	op->posts.n = 0;
 	op->p2p.first = 0;
+	op->p2p.exchanges = false;
 }
 
 /* ---- bind ------------------------------------------------------------------------------------ */

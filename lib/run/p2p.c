@@ -64,6 +64,18 @@ static void spread(struct tt_op *op, int n)
 							.channel = (uint8_t)(TT_P2P_CHANNEL + i) };
 }
 
+/* Two ranks with cores of their own copy a message of one direction together, faster than one of them could. */
+void tt_p2p_announce(struct tt_link *l, const struct tt_request *r, const void *buffer,
+		     size_t bytes, bool exchanges)
+{
+	if (!r->send) {
+		l->receiving = bytes;
+	} else {
+		l->sending = exchanges || r->comm->paths.world.crowded ? bytes : 0;
+		l->sending_from = buffer;
+	}
+}
+
 /* Connects the channels of all ports, whatever the count: the peer's may differ by mistake. */
 static int connect_pair(struct tt_op *op, size_t bytes)
 {
@@ -77,9 +89,7 @@ static int connect_pair(struct tt_op *op, size_t bytes)
 			return rc;
 		l = tt_path_link(path, TT_P2P_CHANNEL, peer);
 	}
-	*(op->call.request->send ? &l->sending : &l->receiving) = bytes;
-	if (op->call.request->send)
-		l->sending_from = op->bound.base[TT_IN];
+	tt_p2p_announce(l, op->call.request, op->bound.base[TT_IN], bytes, op->p2p.exchanges);
 	if (tt_unlikely(l->ports > 1)) {
 		n = l->ports < TT_P2P_CHANNELS ? l->ports : TT_P2P_CHANNELS;
 		spread(op, n);

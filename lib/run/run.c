@@ -173,6 +173,7 @@ static int run_many(const struct tt_request *requests, size_t n, const uint32_t 
 {
 	size_t entries = 4, left = 0;
 	struct tt_op *ops, **last;
+	bool exchanges = false;
 	int rc;
 
 	while (entries < 2 * n)
@@ -183,10 +184,13 @@ static int run_many(const struct tt_request *requests, size_t n, const uint32_t 
 				      tt_fail(TT_SYSTEM, "no memory for a group of %zu operations",
 					      n));
 	last = (struct tt_op **)(ops + n);
+	for (size_t i = 0; i < n; i++)
+		exchanges |= requests[i].collective == TT_SENDRECV && !requests[i].send;
 	for (size_t i = 0; i < n; i++) {
 		if (tiles && tiles[i] == TT_ALL_TILES)
 			continue;
 		tt_op_init(&ops[left], &requests[i]);
+		ops[left].p2p.exchanges = exchanges;
 		ops[left++].p2p.first = tiles ? tiles[i] : 0;
 	}
 	rc = tt_run(link_set(ops, left, last, entries - 1));
