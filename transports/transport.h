@@ -123,8 +123,8 @@ struct tt_link {
 	uint64_t arrived;
 	/* messages released or received so far */
 	uint64_t received;
-	/* bytes of the point-to-point messages of which the next messages in each direction are tiles; the caller
-	 * sets them. sending 0: not to be read by the peer */
+	/* of the Send and Recv in progress, whose tiles the next messages are: bytes. Set by the caller. sending 0: the
+	 * peer must not read the buffer */
 	size_t sending, receiving;
 	const char *sending_from; /* first byte of the one that is sent */
 	/* the caller has written the reserved room by non-temporal stores; set before each commit */

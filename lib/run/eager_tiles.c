@@ -23,7 +23,13 @@ struct tiled_message {
 	struct tt_call call;
 	uint32_t stamp;
 	bool begun, met; /* met: the fault point of the next tile */
+	bool exchanges;
 };
+
+static void announce(const struct tiled_message *m)
+{
+	tt_p2p_announce(m->link, m->request, m->request->in, m->bytes, m->exchanges);
+}
 
 /* exchanges: the set of requests receives, too. false: the message needs an operation */
 static bool make(struct tiled_message *m, const struct tt_request *r, bool exchanges)
@@ -48,7 +54,8 @@ static bool make(struct tiled_message *m, const struct tt_request *r, bool excha
 				    .count = r->count };
 	m->moved = 0;
 	m->begun = m->met = false;
-	tt_p2p_announce(m->link, r, r->send ? r->in : r->out, bytes, exchanges);
+	m->exchanges = exchanges;
+	announce(m);
 	/* what the peer reads is an operation's */
 	return !r->send || bytes <= m->tile || !m->link->t->zcopy_ops ||
 	       !m->link->t->zcopy_ops->can_send(m->link, r->in, m->tile);
@@ -62,7 +69,7 @@ static bool make_all(struct tiled_message *all, const struct tt_request *request
 	bool several = false, exchanges = false;
 
 	for (size_t i = 0; i < n; i++)
-		exchanges |= !requests[i].send;
+		exchanges |= requests[i].collective == TT_SENDRECV && !requests[i].send;
 
 	for (size_t i = 0; i < n; i++) {
 		struct tiled_message *m = &all[i];
@@ -97,6 +104,7 @@ static void begin(struct tiled_message *m)
 {
 	m->stamp = tt_call_stamp(&m->call, *m->counter + 1);
 	m->begun = true;
+	announce(m); /* another message may have been last */
 	if (m->request->send)
 		log_message(m);
 }

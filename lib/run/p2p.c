@@ -64,14 +64,15 @@ static void spread(struct tt_op *op, int n)
 							.channel = (uint8_t)(TT_P2P_CHANNEL + i) };
 }
 
-/* Two ranks with cores of their own copy a message of one direction together, faster than one of them could. */
+/* The peer may read the buffer of a rank that also receives, or shares its core: in one direction, two cores copy a
+ * message together, faster than one of them could. Not a buffer that is still filled from a device. */
 void tt_p2p_announce(struct tt_link *l, const struct tt_request *r, const void *buffer,
 		     size_t bytes, bool exchanges)
 {
 	if (!r->send) {
 		l->receiving = bytes;
 	} else {
-		l->sending = exchanges || r->comm->paths.world.crowded ? bytes : 0;
+		l->sending = (exchanges || r->comm->paths.world.crowded) && !r->staging ? bytes : 0;
 		l->sending_from = buffer;
 	}
 }

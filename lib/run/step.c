@@ -118,12 +118,14 @@ static int receive(struct tt_op *op, struct tt_cursor *cu, const struct tt_step 
 }
 
 /* Reserve gave no room: the peer has not drained enough, or the transport has failed, which
- * progress reports. */
-static int no_room(const struct tt_link *to)
+ * progress reports. 1: there is room now | 0 | < 0 */
+static int no_room(struct tt_link *to, size_t bytes, char **ret_room)
 {
 	int rc = to->t->progress ? to->t->progress(to->ep) : 0;
 
-	return rc < 0 ? rc : 0;
+	if (rc > 0)
+		rc = (*ret_room = to->t->reserve(to, bytes)) != NULL;
+	return rc;
 }
 
 /* Can the message be sent by zero copy, from its source or from dst, where it is written in any
@@ -174,8 +176,8 @@ static int execute(struct tt_op *op, struct tt_cursor *cu, const struct tt_step 
 	if (cu->computed)
 		return post_result(op, cu, to, dst, NULL, bytes);
 	if (to && (to->t->flags & TT_T_RESERVE) && !takes_zcopy(op, cu, s, to, dst, bytes) &&
-	    !(room = to->t->reserve(to, bytes)))
-		return no_room(to);
+	    !(room = to->t->reserve(to, bytes)) && (rc = no_room(to, bytes, &room)) <= 0)
+		return rc;
 	for (int i = 0; i < s->nsrc; i++) {
 		tt_ref r = i < 2 ? s->src[i] : tt_step_source(s, i);
 

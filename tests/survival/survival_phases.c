@@ -92,7 +92,8 @@ static tuttiResult_t round_send_receive(struct scene_rank *w, uint64_t i)
 	if (!rc)
 		check_exchange(w, i, count);
 	else
-		memset(w->in, 0xff, count * sizeof(*w->in)); /* no rank may read this */
+		memset(w->in, 0xff,
+		       count * sizeof(*w->in)); /* no rank may take this for the message */
 	return rc;
 }
 

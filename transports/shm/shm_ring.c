@@ -358,10 +358,6 @@ unsigned tt_shm_ring_look(struct tt_shm_link *l)
 	reclaim(l);
 	if (l->rts && !l->starved)
 		starve(l, 1);
-	if (!l->rts && l->starved) {
-		l->starved = false;
-		atomic_store_explicit(&l->tx->starved, 0, memory_order_relaxed);
-	}
 	return (unsigned)(l->base.completed - before);
 }
 

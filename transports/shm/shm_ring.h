@@ -61,12 +61,12 @@ struct tt_shm_trial {
 	/* the way of messages now, of which the first is not timed; the faster one, as far as is known */
 	bool by_rndv, prefers_rndv, warm;
 	bool judged, won; /* a trial is over; the other way has won its last trial */
-	uint32_t left,
-		gap; /* messages until the next trial begins or ends; between two trials (0: none yet) */
+	uint32_t left;    /* messages until the next trial begins, or this one ends */
+	uint32_t gap;     /* messages between two trials, 0: none yet */
 };
 struct tt_shm_rndv {
 	struct tt_shm_trial trial[TT_SHM_RNDV_SIZES];
-	/* the message that comes now: its stamp, bytes so far, and time of its first tile */
+	/* the message that comes now: its stamp, bytes so far, and time of its first tile. mixed: it is not timed */
 	uint32_t stamp;
 	bool by_rndv, mixed;
 	size_t first, moved;
@@ -76,7 +76,9 @@ struct tt_shm_rndv {
 	size_t read_bytes;
 	char *read_to;
 	uint32_t read_stamp; /* of its message */
-	void *bounce;        /* for a caller without a buffer; NULL: not needed yet */
+	/* for a caller without a buffer, NULL: not needed yet; number of the line whose tile it has */
+	void *bounce;
+	uint64_t bounced;
 };
 
 struct tt_shm_link {

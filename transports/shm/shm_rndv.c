@@ -18,12 +18,15 @@
  */
 #include <stdlib.h>
 
+#include "base/fence.h"
 #include "transports/shm/shm_ring.h"
 
 /* Bytes of messages that go so, LONGEST exclusive: longer ones bypass the caches */
 #define SHORTEST ((size_t)1 << 20)
 #define LONGEST ((size_t)8 << 20)
-#define TRY 3 /* messages of a trial */
+#define LEAST_TILE (16u << 10) /* of a message; only the last one is shorter */
+#define TILES 4                /* least number of them, so that times tell something */
+#define TRY 3                  /* messages of a trial */
 /* messages until the next trial: SOON after one that the other way has won; doubled after each that it has lost, up to
  * LATE */
 #define SOON 8
@@ -43,7 +46,7 @@ bool tt_shm_can_send(struct tt_link *link, const void *buf, size_t bytes)
 	int size = size_of(link->sending);
 
 	(void)buf;
-	return size >= 0 && bytes > TT_SHM_SMALL && !l->room &&
+	return size >= 0 && bytes >= LEAST_TILE && !l->room &&
 	       atomic_load_explicit(&l->tx->reads, memory_order_relaxed) >> size & 1;
 }
 
@@ -71,9 +74,19 @@ void tt_shm_abandon(struct tt_endpoint *base)
 	for (int i = 0; ep->nrts && i < nlinks(ep); i++)
 		if (ep->links[i] && ep->links[i]->rts)
 			atomic_store(&ep->links[i]->tx->withdrawn, 1);
+	tt_full_fence(); /* before later stores to the buffers */
 }
 
 /* ---- the receiver ---------------------------------------------------------------------------- */
+
+static void ask(struct tt_shm_link *l)
+{
+	uint32_t sizes = 0;
+
+	for (int i = 0; i < TT_SHM_RNDV_SIZES; i++)
+		sizes |= (uint32_t)l->rndv.trial[i].by_rndv << i;
+	atomic_store_explicit(&l->rx->reads, sizes, memory_order_relaxed);
+}
 
 static bool is_read(const struct tt_shm_rndv *r, const struct tt_shm_line *line, const char *to,
 		    size_t bytes, uint32_t stamp)
@@ -84,13 +97,10 @@ static bool is_read(const struct tt_shm_rndv *r, const struct tt_shm_line *line,
 	       to == r->read_to + ahead;
 }
 
-/* Reads bytes of the message of stamp. 0 | TT_REMOTE */
-static int read_some(struct tt_shm_link *l, const struct tt_shm_line *line, char *to, size_t bytes,
-		     uint32_t stamp)
+/* Reads bytes of a message. 0 | TT_REMOTE */
+static int read_some(struct tt_shm_link *l, const struct tt_shm_line *line, void *to, size_t bytes)
 {
 	struct tt_endpoint *ep = l->base.ep;
-	struct tt_shm_rndv *r = &l->rndv;
-	uint64_t began = tt_now_ns();
 	int rc = tt_shm_read(ep, l->base.peer, to, line->offset, bytes);
 
 	if (rc)
@@ -100,32 +110,57 @@ static int read_some(struct tt_shm_link *l, const struct tt_shm_line *line, char
 		return tt_fail(TT_REMOTE, "rank %d: rank %d has given up its message",
 			       ep->world->rank, l->base.peer);
 	ep->read_bytes += bytes;
-	r->read_from = line->offset;
-	r->read_bytes = bytes;
-	r->read_to = to;
-	r->read_stamp = stamp;
-	r->read_ns = tt_now_ns() - began;
 	return 0;
 }
 
-/* The sender's buffer stays until its last tile is released, so the first RTS is for all of the message. */
+/* For a caller that only looks, such as one with device memory: one tile, which it copies. Cells are better then. */
+static int bounce(struct tt_shm_link *l, const struct tt_shm_line *line, size_t bytes,
+		  const void **ret_data)
+{
+	struct tt_shm_rndv *r = &l->rndv;
+	int rc;
+
+	if (!r->bounce && !(r->bounce = malloc(l->base.ep->world->message_bytes)))
+		return tt_fail(TT_SYSTEM, "rank %d: no memory for a message of rank %d",
+			       l->base.ep->world->rank, l->base.peer);
+	*ret_data = r->bounce;
+	if (r->bounced == l->got + 1)
+		return 1;
+	for (int i = 0; i < TT_SHM_RNDV_SIZES; i++)
+		r->trial[i].by_rndv = r->trial[i].prefers_rndv = false;
+	ask(l);
+	rc = read_some(l, line, r->bounce, bytes);
+	r->bounced = rc ? 0 : l->got + 1;
+	return rc ? rc : 1;
+}
+
+/* The sender's buffer is complete and stays until its last tile is released, so the first RTS is for all of the message. */
 int tt_shm_rndv_read(struct tt_shm_link *l, const struct tt_shm_line *line, void *to, size_t bytes,
 		     uint32_t stamp, const void **ret_data)
 {
 	struct tt_shm_rndv *r = &l->rndv;
-	size_t left = l->base.receiving - (stamp == r->stamp ? r->moved : 0), all = bytes;
+	size_t moved = stamp == r->stamp ? r->moved : 0, all = bytes;
+	uint64_t began;
 	int rc;
 
-	if (!to && !r->bounce && !(r->bounce = malloc(l->base.ep->world->message_bytes)))
-		return tt_fail(TT_SYSTEM, "rank %d: no memory for a message of rank %d",
-			       l->base.ep->world->rank, l->base.peer);
-	*ret_data = to ? to : r->bounce;
-	if (is_read(r, line, *ret_data, bytes, stamp))
+	if (!to)
+		return bounce(l, line, bytes, ret_data);
+	*ret_data = to;
+	if (is_read(r, line, to, bytes, stamp))
 		return 1;
-	if (to && line->rest > bytes && line->rest <= left)
+	if (line->rest > bytes && moved < l->base.receiving &&
+	    line->rest <= l->base.receiving - moved)
 		all = line->rest;
-	rc = read_some(l, line, to ? to : r->bounce, all, stamp);
-	return rc ? rc : 1;
+	began = tt_now_ns();
+	rc = read_some(l, line, to, all);
+	if (rc)
+		return rc;
+	r->read_ns = (stamp == r->read_stamp ? r->read_ns : 0) + tt_now_ns() - began;
+	r->read_from = line->offset;
+	r->read_bytes = all;
+	r->read_to = to;
+	r->read_stamp = stamp;
+	return 1;
 }
 
 static bool can_read(const struct tt_shm_link *l)
@@ -134,15 +169,6 @@ static bool can_read(const struct tt_shm_link *l)
 
 	return l->base.ep->world->cma != TT_CMA_OFF &&
 	       tt_shm_attach(l->base.ep, l->base.peer, &any);
-}
-
-static void ask(struct tt_shm_link *l)
-{
-	uint32_t sizes = 0;
-
-	for (int i = 0; i < TT_SHM_RNDV_SIZES; i++)
-		sizes |= (uint32_t)l->rndv.trial[i].by_rndv << i;
-	atomic_store_explicit(&l->rx->reads, sizes, memory_order_relaxed);
 }
 
 static uint64_t least_of(const uint64_t ns[2])
@@ -199,7 +225,8 @@ static void note_message(struct tt_shm_link *l, struct tt_shm_trial *t, bool by_
 	ask(l);
 }
 
-/* By cells, the first tile's own time is not known: the others stand for it. */
+/* By cells, the first tile's own time is not known: the others stand for it. The last tile may be shorter, and come in
+ * another way: it does not count. */
 void tt_shm_rndv_note(struct tt_shm_link *l, size_t bytes, uint32_t stamp, bool by_rndv)
 {
 	struct tt_shm_rndv *r = &l->rndv;
@@ -209,21 +236,24 @@ void tt_shm_rndv_note(struct tt_shm_link *l, size_t bytes, uint32_t stamp, bool 
 
 	if (size < 0)
 		return;
-	if (!r->trial[size].gap)
-		begin_trials(l, &r->trial[size]);
 	now = tt_now_ns();
-	if (stamp != r->stamp || r->moved >= message) {
+	if (stamp != r->stamp) {
 		r->stamp = stamp;
 		r->by_rndv = by_rndv;
-		r->mixed = false;
+		r->mixed = bytes < LEAST_TILE || message < TILES * bytes;
 		r->first = r->moved = bytes;
 		r->began_ns = now;
 		return;
 	}
-	r->mixed |= by_rndv != r->by_rndv;
+	if (!r->trial[size].gap && !r->mixed)
+		begin_trials(l, &r->trial[size]);
 	r->moved += bytes;
-	if (r->moved == message && !r->mixed)
-		note_message(l, &r->trial[size], by_rndv,
-			     by_rndv ? r->read_ns
-				     : (now - r->began_ns) * message / (message - r->first));
+	if (bytes < r->first || r->mixed)
+		return;
+	r->mixed = by_rndv != r->by_rndv;
+	if (r->mixed || message < r->moved || message - r->moved >= r->first)
+		return;
+	note_message(l, &r->trial[size], by_rndv,
+		     by_rndv ? r->read_ns : (now - r->began_ns) * message / (r->moved - r->first));
+	r->mixed = true; /* the rest does not count */
 }
