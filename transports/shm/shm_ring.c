@@ -514,7 +514,8 @@ void tt_shm_release(struct tt_link *link)
 		if (l->goes_back)
 			tt_own_lines(l->cell, l->cell_bytes);
 		settle_cell(l, false);
-	}
+	} else if (tt_unlikely(l->rndv.bounced == l->got + 1))
+		tt_shm_rndv_refuse(l);
 	release(l);
 }
 

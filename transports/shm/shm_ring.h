@@ -133,6 +133,8 @@ void tt_shm_abandon(struct tt_endpoint *ep);
 int tt_shm_rndv_read(struct tt_shm_link *link, const struct tt_shm_line *line, void *to,
 		     size_t bytes, uint32_t stamp, const void **ret_data);
 void tt_shm_rndv_note(struct tt_shm_link *link, size_t bytes, uint32_t stamp, bool by_rndv);
+/* The caller has copied a tile of an RTS from the link's buffer, as for device memory: cells are better then. */
+void tt_shm_rndv_refuse(struct tt_shm_link *link);
 
 /* shm_slots.c: struct tt_slot_ops, and the PSCW operations of struct tt_peer_memory_ops. */
 void tt_shm_slot_post(struct tt_endpoint *ep, const void *data, size_t bytes, uint64_t number,

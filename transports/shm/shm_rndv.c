@@ -113,25 +113,28 @@ static int read_some(struct tt_shm_link *l, const struct tt_shm_line *line, void
 	return 0;
 }
 
-/* For a caller that only looks, such as one with device memory: one tile, which it copies. Cells are better then. */
+/* For a caller that only looks: one tile, which it may copy */
 static int bounce(struct tt_shm_link *l, const struct tt_shm_line *line, size_t bytes,
 		  const void **ret_data)
 {
 	struct tt_shm_rndv *r = &l->rndv;
-	int rc;
+	int rc = 0;
 
 	if (!r->bounce && !(r->bounce = malloc(l->base.ep->world->message_bytes)))
 		return tt_fail(TT_SYSTEM, "rank %d: no memory for a message of rank %d",
 			       l->base.ep->world->rank, l->base.peer);
-	*ret_data = r->bounce;
-	if (r->bounced == l->got + 1)
-		return 1;
-	for (int i = 0; i < TT_SHM_RNDV_SIZES; i++)
-		r->trial[i].by_rndv = r->trial[i].prefers_rndv = false;
-	ask(l);
-	rc = read_some(l, line, r->bounce, bytes);
+	if (r->bounced != l->got + 1)
+		rc = read_some(l, line, r->bounce, bytes);
 	r->bounced = rc ? 0 : l->got + 1;
+	*ret_data = r->bounce;
 	return rc ? rc : 1;
+}
+
+void tt_shm_rndv_refuse(struct tt_shm_link *l)
+{
+	for (int i = 0; i < TT_SHM_RNDV_SIZES; i++)
+		l->rndv.trial[i].by_rndv = l->rndv.trial[i].prefers_rndv = false;
+	ask(l);
 }
 
 /* The sender's buffer is complete and stays until its last tile is released, so the first RTS is for all of the message. */
