@@ -87,7 +87,7 @@ static int await_by_kernel(struct tt_gpu *d, const struct tt_dev_awaited *words,
 	job.signals[me] = d->ipc->at;
 	job.host_words[me] = d->ipc->words_at;
 	memcpy(job.awaited, words, n * sizeof(*words));
-	return tt_gpu_launch(d, d->k->fn[tuttiUint8], 1, &job, stream);
+	return tt_gpu_launch(d, d->k->fn[tuttiFloat32], 1, &job, stream); /* AWAITS in kernels.cu */
 }
 
 int tt_gpu_await(struct tt_gpu *d, const struct tt_dev_awaited *words, uint32_t n,

@@ -81,6 +81,7 @@
 #include "gpu/kernels/kernel_type.h"
 
 #define TYPE Float32
+#define AWAITS
 #define RAW uint32_t
 #define VALUE float
 #define ARITHMETIC Float32

@@ -3,7 +3,8 @@
  *
  * Macros that the includer defines and this file undefines: TYPE, RAW (an element in memory), VALUE
  * (an operand), ARITHMETIC (the type whose fold, times and over are used), WHOLE (1: an integer,
- * which has bitwise ops).
+ * which has bitwise ops), AWAITS (defined: the kernel runs jobs that wait for words; in every kernel that would
+ * spill registers).
  */
 #define PASTE2(a, b) a##_##b
 #define PASTE(a, b) PASTE2(a, b)
@@ -117,7 +118,9 @@ KERNEL(OF(tt))
 	if (THREAD == 0)
 		failed = is_aborted(j);
 	SYNC();
+#ifdef AWAITS
 	await_signals(j);
+#endif
 	if (BLOCK == 0 && THREAD == 0 && (j->flags & TT_DEV_BEGINS))
 		put_count(&((struct tt_dev_report *)j->report)->begun, ++mine->begun);
 	if (BLOCK == 0 && (j->flags & TT_DEV_POSTS))
@@ -169,3 +172,4 @@ KERNEL(OF(tt))
 #undef VALUE
 #undef ARITHMETIC
 #undef WHOLE
+#undef AWAITS
