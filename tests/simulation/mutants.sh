@@ -7,8 +7,8 @@ work=$(mktemp -d) || exit 99
 trap 'rm -rf "$work"' EXIT
 trap 'exit 130' INT TERM
 schedules=${TT_SCHEDULES:-40000}
-n=0
-point() { echo "$1 $((n += 1)) - $2"; }
+n=0 failed=0
+point() { [ "$1" = ok ] || failed=1; echo "$1 $((n += 1)) - $2"; }
 
 mkdir "$work/source" "$work/build"
 (cd "$top" && ls -A | grep -vE '^(\.git|build(-(asan|tsan|bare|o2))?)$' | tar -cf - -T -) | tar -xf - -C "$work/source"
@@ -41,3 +41,4 @@ while read -r line; do
 	cp "$work/original" "../source/$file"
 done <"$top/tests/simulation/mutants"
 echo "1..$n"
+exit $failed
