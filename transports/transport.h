@@ -123,8 +123,8 @@ struct tt_link {
 	uint64_t arrived;
 	/* messages released or received so far */
 	uint64_t received;
-	/* of the Send and Recv in progress, whose tiles the next messages are: bytes. Set by the caller. sending 0: the
-	 * peer must not read the buffer */
+	/* Bytes of the Send and of the Recv whose tiles are the next messages. Set by the caller. sending 0: the peer must
+	 * not read the buffer */
 	size_t sending, receiving;
 	const char *sending_from; /* first byte of the one that is sent */
 	/* the caller has written the reserved room by non-temporal stores; set before each commit */
@@ -334,8 +334,8 @@ struct tt_peer_memory_ops {
 
 /* ---- zero copy ------------------------------------------------------------------------------- */
 
-/* Messages that the NIC reads from the sender's buffer, or writes to the receiver's buffer. For
- * transports with TT_T_RESERVE; they have post as well. */
+/* Messages that the NIC or the peer reads from the sender's buffer, or the NIC writes to the receiver's buffer.
+ * For transports with TT_T_RESERVE; they have post as well. */
 struct tt_zcopy_ops {
 	/* Can these bytes be sent from the caller's buffer, by the NIC or as the peer reads them? Then the
 	 * caller may use post for this message instead of reserve and commit; messages keep the order of

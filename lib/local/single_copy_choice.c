@@ -18,10 +18,10 @@
  *
  * Where ranks share cores, sums by reading were never faster by more than the cost of the exchanges
  * (n = 4 on 2 cores, 64 KiB to 64 MiB), so they are not tried; copying collectives use PSCW there
- * (single_copy_pscw.c) where slots do not take them. An allreduce of two ranks on ordinary memory goes by slots (slot_pair.c), which
- * were never slower (n = 2, 64 KiB to 16 MiB, near and distant cores). Of the other calls that slots take, only long
- * alltoalls are tried: 4 MiB, 2, 4 and 8 ranks on 2 cores, times by reading to times by slots: Xeon (cores with 2 MiB of
- * their own) 0.78, 0.78, 0.70; EPYC 9004, 4 ranks, 1.2.
+ * (single_copy_pscw.c) where slots do not take them. An allreduce of two ranks on ordinary memory goes by slots
+ * (slot_pair.c), which were never slower (n = 2, 64 KiB to 16 MiB, near and distant cores). Of the other calls that
+ * slots take, only long alltoalls are tried: 4 MiB, 2, 4 and 8 ranks on 2 cores, times by reading to times by
+ * slots: Xeon (cores with 2 MiB of their own) 0.78, 0.78, 0.70; EPYC 9004, 4 ranks, 1.2.
  *
  * Windows are read without the kernel, so calls on them read, except for an allreduce of two ranks, which
  * tries slots as well: it reads a result where the peer has just written it, line by line between distant
@@ -53,10 +53,12 @@ static bool first_of_sizes(const struct tt_op *op, const struct tt_smsc_history 
 
 /* ---- is an address exchange worth its cost? -------------------------------------------------- */
 
-#define IN_VAIN 3              /* exchanges in a row after which messages ran */
-#define SELDOM 16              /* then one call in SELDOM exchanges addresses, */
-#define LONG_CALL (512u << 10) /* or a call of this size, where the cost is small, but for slots: */
-#define LONG_TAKEN (2u << 20)  /* there, of an alltoall, bytes that a rank takes of its peers */
+#define IN_VAIN 3 /* exchanges in a row after which messages ran */
+#define SELDOM 16 /* then one call in SELDOM exchanges addresses, */
+#define LONG_CALL \
+	(512u << 10) /* or a call of this size that slots do not take: the cost is small; */
+#define LONG_TAKEN \
+	(2u << 20) /* of those that they take, an alltoall in which a rank takes these bytes */
 
 /* Is reading tried for calls like this one, where slots take them? */
 static bool tried_with_slots(const struct tt_op *op)

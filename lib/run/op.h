@@ -166,7 +166,8 @@ bool tt_eager_tiles(const struct tt_request *requests, size_t n, uint64_t done,
 
 /* p2p.c: start a Send or Recv. 0 | the call's result. Blocks: no. */
 int tt_op_start_p2p(struct tt_op *op);
-/* p2p.c: tell the link of a message of which bytes its next messages are tiles. exchanges: this rank also receives */
+/* p2p.c: tell the link the buffer and the length of a message before its first tile. exchanges: this rank also
+ * receives */
 void tt_p2p_announce(struct tt_link *l, const struct tt_request *r, const void *buffer,
 		     size_t bytes, bool exchanges);
 

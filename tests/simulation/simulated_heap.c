@@ -7,7 +7,7 @@
  *
  *   | lists | blocks, each behind its head -> | runs of pages -> | large runs -> | heads of runs |
  *
- * Large runs are for what is huge. Of many ranks, blocks of a page and more are runs, so that pages which
+ * Large runs are requests of 16 MiB and more. Of many ranks, blocks of a page and more are runs, so that pages which
  * nobody writes to take no memory, and the kernel gets the pages of most freed runs back.
  */
 #include <errno.h>

@@ -5,6 +5,7 @@
 
 #include <errno.h>
 #include <pthread.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -160,6 +161,19 @@ int ranks_run(struct ranks *r, rank_fn *fn)
 		return r->n;
 	}
 	return r->threads ? run_threads(r, fn) : run_processes(r, fn);
+}
+
+bool ranks_on_two_cores(void)
+{
+	cpu_set_t all, two;
+
+	CPU_ZERO(&two);
+	if (sched_getaffinity(0, sizeof(all), &all))
+		return false;
+	for (int cpu = 0; cpu < CPU_SETSIZE && CPU_COUNT(&two) < 2; cpu++)
+		if (CPU_ISSET(cpu, &all))
+			CPU_SET(cpu, &two);
+	return !sched_setaffinity(0, sizeof(two), &two);
 }
 
 unsigned long long random_of(unsigned long long seed, unsigned long long index)

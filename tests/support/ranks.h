@@ -30,6 +30,9 @@ struct ranks {
 /* Returns the number of ranks that failed (function's result, signal, join, time limit). */
 int ranks_run(struct ranks *r, rank_fn *fn);
 
+/* Ranks of this process run on two cores from now on, or on one where there is no other. false: errno */
+bool ranks_on_two_cores(void);
+
 /* The rank of the calling thread; of another thread: of the process, -1: no rank */
 int ranks_rank(void);
 

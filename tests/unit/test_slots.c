@@ -397,14 +397,7 @@ static int call_crowded(tuttiComm_t *comm, int rank, int n, void *arg)
 
 Test(slots, ranks_that_share_cores_copy_any_length_in_pieces, .timeout = 120)
 {
-	cpu_set_t all, two;
-
-	CPU_ZERO(&two);
-	cr_assert(!sched_getaffinity(0, sizeof(all), &all));
-	for (int cpu = 0; cpu < CPU_SETSIZE && CPU_COUNT(&two) < 2; cpu++)
-		if (CPU_ISSET(cpu, &all))
-			CPU_SET(cpu, &two);
-	cr_assert(!sched_setaffinity(0, sizeof(two), &two));
+	cr_assert(ranks_on_two_cores());
 	setenv("TUTTI_CMA", "off", 1); /* else long alltoalls try it */
 	for (int n = 3; n <= 4; n++) {
 		struct ranks r = { .n = n, .transport = "shm" };

@@ -9,12 +9,12 @@
  *
  * Called through tt_shm by run, and by shm_ring.c. The kernel copies a byte once, cells move it twice: where no cache
  * of a core keeps the message, the kernel may be faster, else cells are (4 MiB in both directions, Xeon, 2, 4 and 8
- * ranks on 2 cores, us: 569, 1573, 4231 by cells, 582, 1075, 2408 by rendezvous). So the receiver times some messages of
- * either way, and asks for the faster one; it tries the other one now and then. A tile shows its way, so the two ranks
- * need not agree.
+ * ranks on 2 cores, us: 569, 1573, 4231 by cells, 582, 1075, 2408 by rendezvous). So the receiver times some messages
+ * of either way, and asks for the faster one; it tries the other one now and then. A tile shows its way, so the two
+ * ranks need not agree.
  *
- * A sender that gives up a message sets `withdrawn` before its caller may use the buffer again; the receiver looks there
- * after each read, so that it takes no later content for the message.
+ * A sender that gives up a message sets `withdrawn` before its caller may use the buffer again; the receiver looks
+ * there after each read, so that it takes no later content for the message.
  */
 #include <stdlib.h>
 
@@ -137,7 +137,8 @@ void tt_shm_rndv_refuse(struct tt_shm_link *l)
 	ask(l);
 }
 
-/* The sender's buffer is complete and stays until its last tile is released, so the first RTS is for all of the message. */
+/* The sender's buffer is complete and stays until its last tile is released, so the first RTS is for the whole
+ * message. */
 int tt_shm_rndv_read(struct tt_shm_link *l, const struct tt_shm_line *line, void *to, size_t bytes,
 		     uint32_t stamp, const void **ret_data)
 {

@@ -38,8 +38,8 @@ struct tt_shm_line {
 			bool nontemporal;
 			bool granted;  /* the reader may keep the cell */
 			bool returned; /* a cell of the reader's own ring */
-			bool rts;      /* no cell: offset is the address of the writer's bytes, */
-			uint64_t rest; /* of which so many are of the message from there on */
+			bool rts; /* no cell: offset is the tile's address in the writer's buffer */
+			uint64_t rest; /* rts: bytes of the message from that address on */
 		};
 	};
 	_Atomic uint64_t flag;
