@@ -157,7 +157,7 @@ watched() {
 	done
 	rm -f "$tmp"/ids/*
 	wait "${jobs[-1]}"
-	[ $? != 0 ] && has 'no job that runs has its file|the job has ended|rank 0 ended the connection|connection lost' "$tmp/err"
+	[ $? != 0 ] && has 'no job that runs has its file|the job has ended|rank 0 ended the connection|connection lost|connection closed by the other side' "$tmp/err"
 }
 # ---- mpirun, by an address and a secret ----------------------------------------------------------------------------------
 
