@@ -8,10 +8,13 @@
 #include <string.h>
 #include <sys/file.h>
 #include <sys/mman.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "tests/fakes/verbs/fake_verbs.h"
 #include "tests/fakes/cuda/fake_counts.h"
+
+#define WAIT_NS 20000000 /* most, for a lock */
 
 #pragma GCC visibility push(default)
 
@@ -52,9 +55,21 @@ struct fake_shared *shared(void)
 	return all;
 }
 
+/* A robust mutex can lose a wake-up: a process is woken, killed before it takes the lock, and a third one takes the
+ * lock meanwhile; then the kernel wakes nobody in place of the dead one. So no wait is longer than WAIT_NS. */
 void lock(void)
 {
-	if (pthread_mutex_lock(&all->lock) == EOWNERDEAD)
+	struct timespec until;
+	int rc;
+
+	do {
+		clock_gettime(CLOCK_MONOTONIC, &until);
+		until.tv_nsec += WAIT_NS;
+		until.tv_sec += until.tv_nsec / 1000000000;
+		until.tv_nsec %= 1000000000;
+		rc = pthread_mutex_clocklock(&all->lock, CLOCK_MONOTONIC, &until);
+	} while (rc == ETIMEDOUT);
+	if (rc == EOWNERDEAD)
 		pthread_mutex_consistent(&all->lock);
 }
 
