@@ -4,6 +4,7 @@
  * Called by perf/bench/rank_records.c and the trainer. Calls the CUDA driver (gpu/cuda.h).
  */
 #include "tools/cuda_device.h"
+#include "tools/plural.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -61,7 +62,7 @@ int tool_cuda_device_take(int ordinal, int local_rank, struct tool_cuda_device *
 		return tt_fail(
 			TT_CUDA,
 			"cuda:%d: this host has %d CUDA device%s; use cuda:0 or another existing device",
-			ordinal < 0 ? 0 : ordinal, d.devices, d.devices == 1 ? "" : "s");
+			ordinal < 0 ? 0 : ordinal, d.devices, tool_s(d.devices));
 	d.ordinal = ordinal < 0 ? local_rank % d.devices : ordinal;
 	rc = describe(&d);
 	if (rc)

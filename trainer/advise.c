@@ -13,6 +13,7 @@
  */
 #include "trainer/advise.h"
 
+#include "tools/plural.h"
 #include "trainer/advise_fit.h"
 #include "trainer/base/fail.h"
 #include "trainer/schedules/schedule.h"
@@ -209,7 +210,8 @@ static int measure(struct advice *a, int i)
 	if (child == 0)
 		train_steps_of(a, l, lines);
 	if (child < 0)
-		return train_fail(TRAIN_FAILED, "--advise: cannot start %d ranks: %m", ranks_of(l));
+		return train_fail(TRAIN_FAILED, "--advise: cannot start %d rank%s: %m", ranks_of(l),
+				  tool_s(ranks_of(l)));
 	if (waitpid(child, &status, 0) != child)
 		status = -1;
 	if (status)
@@ -227,9 +229,9 @@ static int measure(struct advice *a, int i)
 		return TRAIN_OK;
 	return train_fail(
 		TRAIN_FAILED,
-		"--advise: the training of %d ranks has fewer than %d steps; use a longer "
+		"--advise: the training of %d rank%s has fewer than %d steps; use a longer "
 		"--data, or a smaller --global-batch",
-		ranks_of(l), WARM_UP + 1);
+		ranks_of(l), tool_s(ranks_of(l)), WARM_UP + 1);
 }
 
 static bool is_measured(const struct advice *a, int i)

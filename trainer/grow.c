@@ -1,6 +1,7 @@
 /* grow.c - ranks that join a running training at a checkpoint (grow.h) */
 #include "trainer/grow.h"
 
+#include "tools/plural.h"
 #include "trainer/strategy/strategy.h"
 #include "trainer/train.h"
 
@@ -244,8 +245,8 @@ int train_grow(struct train_rank *t)
 		return TRAIN_OK;
 	if (t->world_rank == 0)
 		fprintf(stderr,
-			"tutti-train: --grow: %d ranks did not join: %s; the training goes on without them\n",
-			in.ranks - ranks, train_error());
+			"tutti-train: --grow: %d rank%s did not join: %s; the training goes on without them\n",
+			in.ranks - ranks, tool_s(in.ranks - ranks), train_error());
 	if (t->grown)
 		tuttiCommAbort(t->grown);
 	t->grown = NULL;

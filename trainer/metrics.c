@@ -2,6 +2,7 @@
 #include "trainer/metrics.h"
 
 #include "tools/hashes.h"
+#include "tools/plural.h"
 #include "trainer/replicas.h"
 #include "trainer/strategy/strategy.h"
 #include "trainer/tensorboard.h"
@@ -57,11 +58,12 @@ static void print_setup(const struct train_rank *t)
 	if (t->pipeline)
 		print_mesh(t);
 	printf("strategy  %s on %d rank%s", t->strategy->name, t->nranks,
-	       t->nranks == 1 ? "" : "s");
+	       tool_s(t->nranks));
 	if (t->servers)
-		printf(" and %d server%s", t->servers, t->servers == 1 ? "" : "s");
+		printf(" and %d server%s", t->servers, tool_s(t->servers));
 	printf(": %s\n", plan);
-	printf("epoch     %zu steps of %zu samples", steps, t->sampler.batch);
+	printf("epoch     %zu step%s of %zu sample%s", steps, tool_s((long long)steps),
+	       t->sampler.batch, tool_s((long long)t->sampler.batch));
 	if (t->sampler.samples % t->sampler.batch)
 		printf("; %zu left-over samples are not used",
 		       t->sampler.samples % t->sampler.batch);

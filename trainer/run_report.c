@@ -2,6 +2,7 @@
 #include "trainer/run_report.h"
 
 #include "tools/fresh_file.h"
+#include "tools/plural.h"
 #include "tools/svg.h"
 #include "trainer/rank/pipeline_state.h"
 #include "trainer/strategy/strategy.h"
@@ -252,8 +253,9 @@ static void write_settings(FILE *to, const struct train_rank *t, const struct tr
 		t->model.whole_parameters, t->device.ops->name);
 	tool_svg_escape(to, t->data->name);
 	fprintf(to,
-		", %zu samples</td></tr>\n<tr><td>strategy</td><td>%s on %d ranks, %d servers</td></tr>\n",
-		t->data->train.samples, t->strategy->name, t->nranks, t->servers);
+		", %zu samples</td></tr>\n<tr><td>strategy</td><td>%s on %d rank%s, %d server%s</td></tr>\n",
+		t->data->train.samples, t->strategy->name, t->nranks, tool_s(t->nranks),
+		t->servers, tool_s(t->servers));
 	fprintf(to, "<tr><td>hash</td><td>%016" PRIx64 "</td></tr>\n", r->hash);
 	row_of(to, "steps", "%.0f", (double)r->steps);
 	row_of(to, "accuracy on the test set", "%.4f", r->accuracy);

@@ -472,8 +472,8 @@ int train_run(struct train_rank *t, struct train_result *ret_result)
 	t->done = t->first_step;
 	if (t->first_step >= p.steps && !t->config->evaluate)
 		return train_fail(TRAIN_USAGE,
-				  "--resume %s: that training has done %" PRIu64 " steps, and "
-				  "%" PRIu64 " were requested; use a larger --steps or --epochs",
+				  "--resume %s: that training has done %" PRIu64 " of the "
+				  "%" PRIu64 " requested steps; use a larger --steps or --epochs",
 				  t->config->resume, t->first_step, p.steps);
 	/* with --np, job.c has already checked the files */
 	rc = train_is_lead(t) && !t->config->np ? train_option_check_files(t->config) : TRAIN_OK;

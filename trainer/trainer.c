@@ -1,6 +1,7 @@
 /* trainer.c - open and close one rank of a training (trainer.h) */
 #include "trainer/trainer.h"
 
+#include "tools/plural.h"
 #include "trainer/checkpoint.h"
 #include "trainer/rank/fault.h"
 #include "trainer/rank/optimizer.h"
@@ -66,8 +67,8 @@ static int split_ranks(struct train_rank *t)
 	if (t->nranks < 1)
 		return train_fail(
 			TRAIN_USAGE,
-			"--ps %d: all %d ranks are servers and no worker is left; start more ranks",
-			t->servers, all);
+			"--ps %d: no worker is left of %d rank%s; start more ranks", t->servers,
+			all, tool_s(all));
 	t->comm = t->world;
 	if (!t->servers)
 		return TRAIN_OK;
@@ -94,9 +95,10 @@ static int open_model(struct train_rank *t)
 
 	if (batch > t->data->train.samples)
 		return train_fail(TRAIN_USAGE,
-				  "--global-batch %zu: the training set has only %zu samples; "
+				  "--global-batch %zu: the training set has only %zu sample%s; "
 				  "use at most that",
-				  batch, t->data->train.samples);
+				  batch, t->data->train.samples,
+				  tool_s((long long)t->data->train.samples));
 	size.leaf = leaf < batch ? leaf : batch;
 	size.stages = t->mesh.stages;
 	size.stage = t->mesh.stage;

@@ -12,6 +12,7 @@
 
 #include "perf/bench/bench.h"
 #include "tools/options.h"
+#include "tools/plural.h"
 #include "tools/spawn.h"
 #include "tools/output.h"
 
@@ -176,8 +177,8 @@ static int join_by_processes(struct bench_job *job)
 	if (most[0] != -most[1])
 		return tool_refuse(
 			job->tool,
-			"process %d has %d ranks, others have %lld to %lld; give all the same -t and -g",
-			process, each, (long long)-most[1], (long long)most[0]);
+			"process %d has %d rank%s, others have %lld to %lld; give all the same -t and -g",
+			process, each, tool_s(each), (long long)-most[1], (long long)most[0]);
 	job->nranks = processes * each;
 	job->first = process * each;
 	return run_process(job);

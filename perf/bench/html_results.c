@@ -11,6 +11,7 @@
 #include "mem/reduce.h"
 #include "perf/bench/bench.h"
 #include "tools/fresh_file.h"
+#include "tools/plural.h"
 #include "tools/svg.h"
 
 /* A measured figure: one row of the table, one point of a series in each plot */
@@ -309,10 +310,10 @@ static bool write_page(const struct bench_html *h, const struct bench_thread *t,
 	      "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n<title>",
 	      to);
 	tool_svg_escape(to, t->tool);
-	fprintf(to, ", %d ranks</title>\n<style>%s</style>\n</head>\n<body>\n<h1>", t->nranks,
-		style);
+	fprintf(to, ", %d rank%s</title>\n<style>%s</style>\n</head>\n<body>\n<h1>", t->nranks,
+		tool_s(t->nranks), style);
 	tool_svg_escape(to, t->tool);
-	fprintf(to, ", %d ranks</h1>\n", t->nranks);
+	fprintf(to, ", %d rank%s</h1>\n", t->nranks, tool_s(t->nranks));
 	write_facts(t, error, bus, to);
 	if (!t->gpus)
 		write_limits(&t->limits, to);

@@ -14,6 +14,7 @@
 #include "mem/reduce.h"
 #include "perf/bench/bench.h"
 #include "tools/output.h"
+#include "tools/plural.h"
 
 struct report_sum {
 	double bus;       /* sum of busbw over measured cells */
@@ -76,9 +77,9 @@ static void print_head(const struct bench_report *r, int library)
 				    : "host",
 	       options->pin, tt_reduce_isa(), (long long)options->seed);
 	if (options->split.how)
-		printf("# groups: %s of the process's number; the figures are of group %d, %d ranks\n",
+		printf("# groups: %s of the process's number; the figures are of group %d, %d rank%s\n",
 		       bench_split_text(&options->split, split, sizeof(split)), r->thread->group,
-		       r->thread->nranks);
+		       r->thread->nranks, tool_s(r->thread->nranks));
 	if (r->thread->nranks == 1)
 		printf("# one rank: nothing moves between ranks; --np 4 starts four, or a launcher (tutti_launch(7))\n");
 	if (options->blocking == 1)

@@ -23,6 +23,7 @@
 #include "tools/options.h"
 #include "perf/commands/topology.h"
 #include "model/choose.h"
+#include "tools/plural.h"
 #include "transports/transport.h"
 #include "tutti.h"
 
@@ -273,10 +274,10 @@ static int print_choice(const struct info_options *v, const struct tool_hypothet
 		fprintf(stderr, "tutti info: %s\n", tt_error_text());
 		return 1;
 	}
-	printf("# %s of %llu bytes (same choice up to %llu bytes), %d ranks, %d host%s, %d cores per host\n",
+	printf("# %s of %llu bytes (same choice up to %llu bytes), %d rank%s, %d host%s, %d core%s per host\n",
 	       v->collective, (unsigned long long)v->plan, 1ull << tt_size_class(v->plan),
-	       (int)v->np, world->topology.nhosts, world->topology.nhosts == 1 ? "" : "s",
-	       world->world.cores);
+	       (int)v->np, tool_s(v->np), world->topology.nhosts, tool_s(world->topology.nhosts),
+	       world->world.cores, tool_s(world->world.cores));
 	printf("  %-48s %11s", "algorithm (predicted us)", "time");
 	for (int i = 0; i < TT_PARTS; i++)
 		printf(" %9s", tt_sim_part_name[i]);

@@ -19,6 +19,7 @@
 #include "tools/options.h"
 #include "perf/commands/topology.h"
 #include "perf/commands/tune.h"
+#include "tools/plural.h"
 
 enum { MOST_RUNS = 16 };
 
@@ -208,9 +209,9 @@ static void print_choices(const struct tool_tune *t, const struct tt_cost *cost)
 			before = a;
 		}
 		if (n)
-			printf("# %s, %d ranks: auto / best %.3f (geometric mean)\n",
+			printf("# %s, %d rank%s: auto / best %.3f (geometric mean)\n",
 			       tt_link_class_name[tool_tune_class(&t->runs[r])], t->runs[r].np,
-			       exp(sum / n));
+			       tool_s(t->runs[r].np), exp(sum / n));
 		all += sum;
 		nall += n;
 	}
@@ -282,8 +283,8 @@ static int measure_all(const struct tune_options *v, struct tool_tune *t, struct
 	t->cores = here.allowed;
 	for (int r = 0; r < t->nruns && !rc; r++) {
 		if (isatty(STDERR_FILENO))
-			fprintf(stderr, "measuring: %s, %d ranks\n", t->runs[r].transport,
-				t->runs[r].np);
+			fprintf(stderr, "measuring: %s, %d rank%s\n", t->runs[r].transport,
+				t->runs[r].np, tool_s(t->runs[r].np));
 		rc = tool_tune_measure(t, r, &reports);
 	}
 	return rc || !reports ? rc : conclude(v, t, cost);

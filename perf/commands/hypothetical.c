@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "perf/commands/hypothetical.h"
+#include "tools/plural.h"
 
 int tool_hypothetical_hosts(const char *tool, const char *text, int nranks, int *host_of,
 			    struct tt_topology *ret_topology)
@@ -28,8 +29,8 @@ int tool_hypothetical_hosts(const char *tool, const char *text, int nranks, int 
 		hosts++;
 	} while (*at++);
 	if (hosts > 1 && ranks != nranks)
-		return tool_refuse(tool, "--hosts %s: the hosts have %d ranks, but --np is %d",
-				   text, ranks, nranks);
+		return tool_refuse(tool, "--hosts %s: the hosts have %d rank%s, but --np is %d",
+				   text, ranks, tool_s(ranks), nranks);
 	if (hosts == 1) {
 		hosts = ranks;
 		each = nranks / hosts;
@@ -81,8 +82,8 @@ static int set_groups(const struct tool_hypothetical_options *options,
 	if (options->groups * hosts > n)
 		return tool_refuse(
 			options->tool,
-			"--groups %d: %d ranks on %d host%s leave groups without a rank; use fewer",
-			(int)options->groups, n, hosts, hosts == 1 ? "" : "s");
+			"--groups %d: %d rank%s on %d host%s leave groups without a rank; use fewer",
+			(int)options->groups, n, tool_s(n), hosts, tool_s(hosts));
 	count = calloc(2 * (size_t)hosts, sizeof(*count));
 	group_of = malloc((size_t)n * sizeof(*group_of));
 	ret->groups = (struct tt_topology){ .nranks = n, .host_of = group_of };

@@ -7,6 +7,7 @@
 
 #include "gpu/device_kernels.h"
 #include "perf/commands/cmd.h"
+#include "tools/plural.h"
 
 void tool_info_kernels(void)
 {
@@ -66,7 +67,7 @@ void tool_info_gpus(void)
 		printf("  %-22s it fails\n", "driver");
 	} else {
 		printf("  %-22s CUDA %d.%d, %d device%s\n", "driver", version / 1000,
-		       version % 1000 / 10, devices, devices == 1 ? "" : "s");
+		       version % 1000 / 10, devices, tool_s(devices));
 		for (int i = 0; i < devices; i++)
 			print_gpu(cu, i);
 	}

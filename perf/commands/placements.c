@@ -5,6 +5,7 @@
  * machine proves the same placements.
  */
 #include "perf/commands/placements.h"
+#include "tools/plural.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -138,7 +139,7 @@ bool tool_placement_number(int nranks, enum tool_thoroughness how, uint32_t k,
 const char *tool_placement_text(const struct tool_placement *p, char *text, size_t bytes)
 {
 	size_t used = (size_t)snprintf(text, bytes, "%d host%s", p->topology.nhosts,
-				       p->topology.nhosts == 1 ? "" : "s");
+				       tool_s(p->topology.nhosts));
 
 	for (int r = 0; p->topology.nhosts > 1 && r < p->topology.nranks && used < bytes - 16; r++)
 		used += (size_t)snprintf(text + used, bytes - used, "%s%d", r ? " " : ": ",

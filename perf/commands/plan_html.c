@@ -5,6 +5,7 @@
  * ranks: the value of a block is the set of ranks whose inputs are in it.
  */
 #include "perf/commands/plan_picture.h"
+#include "tools/plural.h"
 #include "tools/svg.h"
 #include "verify/walk.h"
 
@@ -136,10 +137,11 @@ void tool_picture_html(const struct tool_picture *p, FILE *to)
 
 	fputs("<!DOCTYPE html>\n<html lang='en'><head><meta charset='utf-8'><title>", to);
 	tool_svg_escape(to, first->algorithm);
-	fprintf(to, " %s of %d ranks</title>\n<style>%s</style></head><body>\n<h1>",
-		tt_collective_name(first->collective), p->nranks, style);
+	fprintf(to, " %s of %d rank%s</title>\n<style>%s</style></head><body>\n<h1>",
+		tt_collective_name(first->collective), p->nranks, tool_s(p->nranks), style);
 	tool_svg_escape(to, first->algorithm);
-	fprintf(to, " %s of %d ranks</h1>\n", tt_collective_name(first->collective), p->nranks);
+	fprintf(to, " %s of %d rank%s</h1>\n", tt_collective_name(first->collective), p->nranks,
+		tool_s(p->nranks));
 	fputs("<p><button id='first'>first</button><button id='back'>back</button>"
 	      "<button id='next'>next</button><button id='last'>last</button> <b id='now'></b>"
 	      " (or the keys left and right)</p>\n"

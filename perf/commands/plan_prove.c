@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "algorithms/algorithms.h"
+#include "tools/plural.h"
 #include "verify/check.h"
 
 enum { SHOWN = 3 }; /* failures printed per algorithm */
@@ -85,8 +86,9 @@ static void complain(const struct tool_verdict *v, const struct tool_placement *
 {
 	char placement[100];
 
-	fprintf(v->out, "%s %s, %d ranks, root %d, %s, %s: %s\n",
-		tt_collective_name(v->algorithm->collective), v->name, p->topology.nranks, root,
+	fprintf(v->out, "%s %s, %d rank%s, root %d, %s, %s: %s\n",
+		tt_collective_name(v->algorithm->collective), v->name, p->topology.nranks,
+		tool_s(p->topology.nranks), root,
 		tool_placement_text(p, placement, sizeof(placement)), form, tt_error_text());
 }
 

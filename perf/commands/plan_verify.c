@@ -18,6 +18,7 @@
 
 #include "algorithms/algorithms.h"
 #include "comm/comm.h"
+#include "tools/plural.h"
 
 /* ---- proof of all rows ----------------------------------------------------------------------- */
 
@@ -42,8 +43,8 @@ struct proof_queue {
 static void progress(const struct tool_verdict *v, int n)
 {
 	if (isatty(STDERR_FILENO))
-		fprintf(stderr, "\r%-14s %-32s %d ranks \033[K",
-			tt_collective_name(v->algorithm->collective), v->name, n);
+		fprintf(stderr, "\r%-14s %-32s %d rank%s \033[K",
+			tt_collective_name(v->algorithm->collective), v->name, n, tool_s(n));
 }
 
 static void prove_row(const struct tool_verify *request, struct proof_row *row)

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "perf/commands/simulate_print.h"
+#include "tools/plural.h"
 
 enum { MOST_LINKS = 256 };
 
@@ -24,9 +25,9 @@ static int name_width(const struct simulate_options *v)
 void tool_simulate_table_head(const struct simulate_options *v,
 			      const struct tool_hypothetical *world)
 {
-	printf("# %s of %llu bytes, %d ranks on %d host%s, transport %s, costs %s\n", v->collective,
-	       (unsigned long long)v->bytes, (int)v->np, world->topology.nhosts,
-	       world->topology.nhosts == 1 ? "" : "s", v->transport,
+	printf("# %s of %llu bytes, %d rank%s on %d host%s, transport %s, costs %s\n", v->collective,
+	       (unsigned long long)v->bytes, (int)v->np, tool_s(v->np), world->topology.nhosts,
+	       tool_s(world->topology.nhosts), v->transport,
 	       v->costs ? v->costs : "built in");
 	printf("# %-*s %12s %8s %8s  %-23s  %s\n", name_width(v), "algorithm", "time", "algbw",
 	       "busbw", "idle min/mean/max", "bytes sent by shm, tcp, between hosts");
@@ -46,7 +47,7 @@ void tool_simulate_table_row(const struct simulate_options *v, const struct tool
 				    r->bytes[TT_LINK_SOFT]),
 	       r->tiles_walked < r->ntiles ? "  (extrapolated)" : "");
 	if (v->np > TOOL_FOLD_ABOVE || v->fold == FOLD_YES)
-		printf("  # %u rank%s simulated%s%s\n", r->ranks, r->ranks == 1 ? "" : "s",
+		printf("  # %u rank%s simulated%s%s\n", r->ranks, tool_s(r->ranks),
 		       r->folded == TT_SIM_NEARLY ? "; the others are nearly alike" : "",
 		       r->equal_blocks ? "; blocks of equal length" : "");
 }

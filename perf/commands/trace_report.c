@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "perf/commands/trace_files.h"
+#include "tools/plural.h"
 
 static double ms(int64_t ns)
 {
@@ -99,7 +100,8 @@ static void print_late(const struct trace_comm *c, FILE *to)
 				sums[i].rank, sums[i].calls, sums[i].last, ms(sums[i].alone),
 				ms(sums[i].late) / (double)sums[i].calls, ms(sums[i].worst));
 		if (c->nranks > 16)
-			fprintf(to, "  ... and %d ranks that delay less\n", c->nranks - 16);
+			fprintf(to, "  ... and %d rank%s with smaller delays\n", c->nranks - 16,
+				tool_s(c->nranks - 16));
 	}
 	free(sums);
 }
@@ -170,9 +172,9 @@ void trace_dump(const struct trace *t, FILE *to)
 		const struct trace_rank *r = &t->ranks[i];
 
 		fprintf(to,
-			"communicator %016" PRIx64 ", rank %d of %d, pid %d on %s: %zu calls, %s\n",
+			"communicator %016" PRIx64 ", rank %d of %d, pid %d on %s: %zu call%s, %s\n",
 			r->head.comm, (int)r->head.rank, (int)r->head.nranks, (int)r->head.pid,
-			r->head.host, r->ncalls, state_text(r->head.state));
+			r->head.host, r->ncalls, tool_s((long long)r->ncalls), state_text(r->head.state));
 		for (size_t k = 0; k < r->ncalls; k++) {
 			const struct trace_call *c = &r->calls[k];
 

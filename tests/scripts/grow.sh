@@ -69,7 +69,7 @@ flock "$dir/nobody-1.waits" sleep 60 &
 waiting 1
 TUTTI_TIMEOUT_MS=1500 grows --np 2
 claim "a rank that waits and does not join: the others go on, with the hash of one device" is hash "$hash"
-claim "... and say so" grep -q 'grow: 1 ranks did not join: .*the training goes on' "$out/err"
+claim "... and say so" grep -q 'grow: 1 rank did not join: .*the training goes on' "$out/err"
 kill $!
 
 echo precious >"$out/file"

@@ -2,6 +2,7 @@
  * model.c, mesh.c and pipeline.c. */
 #include "trainer/model/model.h"
 
+#include "tools/plural.h"
 #include "trainer/base/fail.h"
 #include "trainer/model/tensor_axis.h"
 
@@ -77,9 +78,9 @@ int train_model_cut(struct train_model *m, const struct train_model_size *size)
 	m->chunks = size->chunks ? size->chunks : 1;
 	if ((size_t)m->chunks > m->layers)
 		return train_fail(TRAIN_USAGE,
-				  "--mesh: the model has %zu layers, too few for %d chunks; use "
+				  "--mesh: the model has %zu layer%s, too few for %d chunks; use "
 				  "fewer stages, or a model with more layers",
-				  m->layers, m->chunks);
+				  m->layers, tool_s((long long)m->layers), m->chunks);
 	m->nwhole = m->ntensors;
 	m->chunk_first = calloc((size_t)m->chunks + 1, sizeof(*m->chunk_first));
 	m->whole_tensors = malloc(m->ntensors * sizeof(*m->whole_tensors));

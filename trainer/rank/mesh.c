@@ -1,6 +1,7 @@
 /* mesh.c - the layout of the ranks (mesh.h) */
 #include "trainer/rank/mesh.h"
 
+#include "tools/plural.h"
 #include "trainer/model/tensor_axis.h"
 #include "trainer/rank/mesh_order.h"
 #include "trainer/rank/rank.h"
@@ -128,10 +129,10 @@ int train_mesh_split(struct train_rank *t)
 		mesh->data = 1;
 	if (mesh->data * each != world)
 		return train_fail(TRAIN_USAGE,
-				  "--mesh %s: data=%d,tensor=%d,pipeline=%d needs %d ranks, but "
-				  "there are %d; start as many ranks as the mesh has",
+				  "--mesh %s: data=%d,tensor=%d,pipeline=%d needs %d rank%s, "
+				  "and has %d; start as many ranks as the mesh has",
 				  t->config->mesh, mesh->data, mesh->tensor, mesh->stages,
-				  mesh->data * each, world);
+				  mesh->data * each, tool_s(mesh->data * each), world);
 	rc = train_place_ranks(t);
 	if (rc)
 		return rc;

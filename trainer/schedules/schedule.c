@@ -1,6 +1,7 @@
 /* schedule.c - the table of schedules, and the verbs of their builders (schedule.h) */
 #include "trainer/schedules/schedule.h"
 
+#include "tools/plural.h"
 #include "trainer/base/fail.h"
 
 #include <stdlib.h>
@@ -133,9 +134,10 @@ int train_schedule_open(struct train_schedule *s, const char *text, int stages, 
 		return rc;
 	if (stages < 1 || stages > TRAIN_STAGES_MAX || micro < 1 || micro > TRAIN_MICRO_MAX)
 		return train_fail(TRAIN_USAGE,
-				  "schedule %s: %d stages and %d micro-batches; use 1 to %d stages "
+				  "schedule %s: %d stage%s and %d micro-batch%s; use 1 to %d stages "
 				  "and 1 to %d micro-batches",
-				  text, stages, micro, TRAIN_STAGES_MAX, TRAIN_MICRO_MAX);
+				  text, stages, tool_s(stages), micro, micro == 1 ? "" : "es",
+				  TRAIN_STAGES_MAX, TRAIN_MICRO_MAX);
 	s->stages = stages;
 	s->chunks = stages * chunks;
 	s->micro = micro;

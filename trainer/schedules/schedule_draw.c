@@ -2,6 +2,7 @@
  * schedule_command.c. */
 #include "trainer/schedules/schedule.h"
 
+#include "tools/plural.h"
 #include "tools/svg.h"
 
 #include <stdlib.h>
@@ -105,8 +106,8 @@ void train_schedule_draw_svg(FILE *to, const struct train_schedule *s,
 
 	tool_svg_open(to, LEFT + 1000 + 20, TOP + ROW * s->stages + BELOW);
 	tool_svg_text(to, LEFT, 24, "font-size='14' fill='#222'",
-		      "%s: %d stages, %d micro-batches, bubble %.1f %%", s->ops->name, s->stages,
-		      s->micro, 100 * times->bubble);
+		      "%s: %d stage%s, %d micro-batch%s, bubble %.1f %%", s->ops->name, s->stages,
+		      tool_s(s->stages), s->micro, s->micro == 1 ? "" : "es", 100 * times->bubble);
 	for (int stage = 0; stage < s->stages; stage++) {
 		const struct train_step_list *list = &s->list[stage];
 

@@ -1,6 +1,7 @@
 /* arrival_order.c - record and replay a server's order of messages (arrival_order.h) */
 #include "trainer/strategy/arrival_order.h"
 
+#include "tools/plural.h"
 #include "trainer/base/fail.h"
 #include "trainer/rank/due_steps.h"
 
@@ -34,9 +35,10 @@ int train_arrival_order_check_head(FILE *replay, const char *path, const struct 
 		return train_fail(TRAIN_USAGE, "--replay %s: was not written by --record", path);
 	if (recorded != workers || steps != steps_of(t))
 		return train_fail(TRAIN_USAGE,
-				  "--replay %s: %d workers and %" PRIu64 " steps were recorded, "
+				  "--replay %s: %d worker%s and %" PRIu64 " step%s were recorded, "
 				  "this training has %d and %" PRIu64 "; use the recorded numbers",
-				  path, recorded, steps, workers, steps_of(t));
+				  path, recorded, tool_s(recorded), steps, tool_s((long long)steps),
+				  workers, steps_of(t));
 	return TRAIN_OK;
 }
 

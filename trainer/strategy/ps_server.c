@@ -445,7 +445,7 @@ static int server_result(struct train_ps_server *s)
 			return TRAIN_OK;
 	}
 	return train_fail(TRAIN_FAILED,
-			  "server %d: all %d workers died; --resume continues from the "
+			  "server %d: all workers (%d) died; --resume continues from the "
 			  "checkpoint of --save",
 			  s->number, s->workers);
 }

@@ -17,6 +17,7 @@
  * Source: TensorFlow's ParameterServerStrategy.
  */
 #include "trainer/strategy/ps.h"
+#include "tools/plural.h"
 #include "trainer/strategy/sparse_rows.h"
 #include "trainer/strategy/strategy.h"
 #include "trainer/strategy/survive.h"
@@ -54,9 +55,9 @@ static int strategy_open(struct train_rank *t)
 
 	if (t->nranks % devices)
 		return train_fail(TRAIN_USAGE,
-				  "--devices %d: %d ranks do not make whole workers; "
+				  "--devices %d: %d rank%s cannot make whole workers; "
 				  "use a multiple of --devices for --np",
-				  devices, t->nranks);
+				  devices, t->nranks, tool_s(t->nranks));
 	s = calloc(1, sizeof(*s));
 	if (!s)
 		return train_fail(TRAIN_FAILED, "no memory for a strategy");

@@ -86,7 +86,8 @@ int train_recover(struct train_rank *t, uint64_t done, uint64_t *ret_done)
 	else if (!(rc = train_regroup(t)))
 		rc = train_catch_up(t, done, ret_done);
 	if (!rc && t->rank == 0)
-		printf("step %" PRIu64 "  %d of %d ranks died; %d continue\n", *ret_done + 1,
-		       before - t->nranks, before, t->nranks);
+		printf("step %" PRIu64 "  %d of %d ranks died; %d %s\n", *ret_done + 1,
+		       before - t->nranks, before, t->nranks,
+		       t->nranks == 1 ? "continues" : "continue");
 	return rc;
 }
