@@ -5,24 +5,6 @@
 set -u
 . "${top_srcdir:-.}/tests/training"
 
-# ---- a recurrent network over three devices, computing for 4.8 s a step -----------------------------------------------
-
-cat "${top_srcdir:-.}"/docs/design/*.md >"$out/text"
-net=(--data "text:$out/text" --context 32 --model rnn:3x16 --global-batch 8 --leaf 4 --steps 4 --canonical tree)
-net+=(--eval-every 100000 --check-replicas 0 --sim-compute-ms 4800)
-run 600 --strategy one "${net[@]}"
-alone=$(field step_ms)
-idle() { awk -v b="$(field bubble)" -v t=$parts 'BEGIN { f = 4 / (3 * t + 4); exit !(b > 0.9 * f && b < 1.1 * f) }'; }
-twice() { awk -v a="$alone" -v b="$(field step_ms)" 'BEGIN { exit !(b > 0 && a >= 2 * b) }'; }
-for parts in 16 32; do
-	for try in 1 2 3; do   # a busy machine wakes ranks late
-		run 600 --np 3 --mesh pipeline=3 --schedule wavefront --micro $parts "${net[@]}"
-		! idle || break
-	done
-	claim "wavefront of $parts parts on 3 stages is idle for $(field bubble), within 10 % of 2(L-1)/(3T+2(L-1)), at try $try of 3" idle
-	claim "... and takes $(field step_ms) ms a step, at most half of $alone of one device" twice
-done
-
 # ---- the advice of --advise -------------------------------------------------------------------------------------------
 
 predicted() { awk -v m="$(field measured_ms)" -v p="$(field predicted_ms)" 'BEGIN { exit !(p > 0.8 * m && p < 1.2 * m) }'; }

@@ -221,6 +221,7 @@ wrong 'no such schedule' --np 2 --mesh pipeline=2 --schedule 2f2b
 wrong '--hashes is not for models that are cut' --np 2 --mesh pipeline=2 --hashes "$out/x"
 wrong 'add --canonical tree' --np 2 --mesh pipeline=2 --canonical off
 wrong 'has no effect alone; add --mesh' --np 2 --micro 4
+wrong 'a batch of 250 samples has 32 of --leaf 8; use at most 32' --np 2 --mesh pipeline=2 --micro 33
 wrong 'use mirrored' --np 2 --mesh pipeline=2 --strategy average --canonical off
 
 echo "1..$n"

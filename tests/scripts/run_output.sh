@@ -2,7 +2,8 @@
 # run_output.sh - what a training shows and keeps: progress, checkpoints that stay, the timeline, the report; TAP on standard output
 # browser.sh looks at the report in Chromium.
 set -u
-. "${top_srcdir:-.}/tests/training"
+top=${top_srcdir:-.}
+. "$top/tests/training"
 command -v python3 >/dev/null || { echo "python3 is missing"; exit 77; }
 net=(--data synth --model mlp:24,20 --global-batch 250 --leaf 8 --canonical tree)
 
@@ -73,6 +74,42 @@ claim "that of a mesh has an arrow for each of 48 messages" timeline \
 	"4 48 rank 0: replica 0, stage 0, tensor rank 0; rank 1: replica 0, stage 1, tensor rank 0"
 run 60 "${net[@]}" --np 3 --mesh pipeline=3 --schedule zero-bubble --micro 5 --steps 2 --timeline "$out/t.json"
 claim "zero-bubble: 40 messages" timeline "3 40 rank 0: replica 0, stage 0, tensor rank 0; rank 1: replica 0, stage 1, tensor rank 0"
+
+# ---- idle slots: the timeline's computations in their measured order, each in a slot, as soon as its input is there -----------
+
+cat >"$out/count_slots" <<'END'
+"""Prints "idle slots of all slots of a stage" of each step: a schedule's bubble without the clock."""
+import collections, json, sys
+steps = collections.defaultdict(lambda: collections.defaultdict(list))
+for e in json.load(open(sys.argv[1]))["traceEvents"]:
+    if e["ph"] == "X" and e["tid"] == 0 and "chunk" in e["args"]:
+        a = e["args"]
+        steps[a["step"]][e["pid"]].append((e["ts"], e["name"], a["chunk"], a["micro"]))
+for lists in steps.values():
+    chunks = 1 + max(chunk for work in lists.values() for _, _, chunk, _ in work)
+    lists = {rank: [what for _, *what in sorted(work)] for rank, work in lists.items()}
+    now, ended, left = dict.fromkeys(lists, 0), {}, dict(lists)
+    while any(left.values()):
+        for rank, work in left.items():
+            while work:
+                name, chunk, micro = work[0]
+                needs = {"forward": ("forward", chunk - 1, micro), "backward-input": ("backward-input", chunk + 1, micro),
+                         "backward-weights": ("backward-input", chunk, micro)}[name]
+                if 0 <= needs[1] < chunks and needs not in ended:
+                    break
+                now[rank] = max(now[rank], ended.get(needs, 0)) + 1
+                ended[name, chunk, micro] = now[rank]
+                work = left[rank] = work[1:]
+    span = max(now.values())
+    print({span - len(work) for work in lists.values()}, "of", span)
+END
+sed 's/^/the words of a text /' "$top/tests/training" >"$out/text"
+recurrent=(--data "text:$out/text" --context 32 --model rnn:3x8 --global-batch 8 --leaf 4 --steps 3 --canonical tree)
+for parts in 16 32; do   # 2(L-1) of 3T+2(L-1): forward, backward of inputs and of weights
+	run 60 "${recurrent[@]}" --np 3 --mesh pipeline=3 --schedule wavefront --micro $parts --timeline "$out/t.json"
+	claim "wavefront of $parts parts on 3 stages: each is idle for 4 of $((3 * parts + 4)) slots, and one device takes $((9 * parts))" \
+		[ "$(python3 "$out/count_slots" "$out/t.json" | uniq -c | xargs)" = "3 {4} of $((3 * parts + 4))" ]
+done
 
 # ---- the report ------------------------------------------------------------------------------------------------------
 

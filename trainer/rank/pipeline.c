@@ -60,6 +60,20 @@ static int check_recurrent(const struct train_rank *t)
 	return TRAIN_OK;
 }
 
+/* A micro-batch without samples computes nothing, but its messages take as long as others. */
+static int check_micro(const struct train_rank *t)
+{
+	const struct train_config *c = t->config;
+
+	if (t->pipeline->schedule.ops->recurrent || (size_t)c->micro <= t->leaves.count)
+		return TRAIN_OK;
+	return train_fail(TRAIN_USAGE,
+			  "--micro %d: a micro-batch is at least a leaf, and a batch of %d samples "
+			  "has %zu of --leaf %d; use at most %zu, or a smaller --leaf",
+			  (int)c->micro, (int)c->global_batch, t->leaves.count, (int)c->leaf,
+			  t->leaves.count);
+}
+
 int train_pipeline_open(struct train_rank *t)
 {
 	const struct train_config *c = t->config;
@@ -82,6 +96,8 @@ int train_pipeline_open(struct train_rank *t)
 		rc = train_schedule_check(&p->schedule, &p->proof);
 	if (!rc)
 		rc = check_recurrent(t);
+	if (!rc)
+		rc = check_micro(t);
 	if (!rc)
 		rc = open_chunks(p);
 	for (int m = 0; m < p->micro && !rc; m++) {
