@@ -80,3 +80,41 @@ int tool_file_write(const char *path, const char *content, size_t bytes)
 	free(temporary);
 	return good ? 0 : -1;
 }
+
+static bool write_at(int fd, const char *text, size_t bytes, off_t at)
+{
+	while (bytes) {
+		ssize_t n = pwrite(fd, text, bytes, at);
+
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n <= 0)
+			return false;
+		text += n;
+		bytes -= (size_t)n;
+		at += n;
+	}
+	return true;
+}
+
+int tool_file_insert(const char *path, const char *text, size_t bytes, const char *tail)
+{
+	size_t end = strlen(tail);
+	int fd = open(path, O_WRONLY | O_CLOEXEC), error = 0;
+	off_t size = fd < 0 ? -1 : lseek(fd, 0, SEEK_END), at = size - (off_t)end;
+
+	if (fd < 0)
+		return -1;
+	if (at < 0) {
+		error = size < 0 ? errno : EINVAL; /* not the file that this tool has written */
+	} else if (!write_at(fd, text, bytes, at) || !write_at(fd, tail, end, at + (off_t)bytes)) {
+		error = errno;
+		/* these bytes have their place on the disk */
+		if (!write_at(fd, tail, end, at) || ftruncate(fd, size))
+			error = errno;
+	}
+	if (close(fd) && !error)
+		error = errno;
+	errno = error;
+	return error ? -1 : 0;
+}

@@ -6,12 +6,10 @@
 #include "trainer/replicas.h"
 #include "trainer/strategy/strategy.h"
 #include "trainer/tensorboard.h"
-#include "trainer/whole_file.h"
 
 #include <errno.h>
 #include <inttypes.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 enum { SHOW_EVERY_MS = 200 };
@@ -57,8 +55,7 @@ static void print_setup(const struct train_rank *t)
 	       t->device.ops->name);
 	if (t->pipeline)
 		print_mesh(t);
-	printf("strategy  %s on %d rank%s", t->strategy->name, t->nranks,
-	       tool_s(t->nranks));
+	printf("strategy  %s on %d rank%s", t->strategy->name, t->nranks, tool_s(t->nranks));
 	if (t->servers)
 		printf(" and %d server%s", t->servers, tool_s(t->servers));
 	printf(": %s\n", plan);
@@ -101,23 +98,10 @@ static int check_directory(const char *directory)
 			  directory);
 }
 
-/* A timeline or a report replaces the file of an earlier run at the end; a pipe or a device is written in place. */
-static int check_timeline(const char *option, const char *path)
-{
-	struct stat st;
-
-	if (!path || (!stat(path, &st) && !S_ISREG(st.st_mode) && !S_ISDIR(st.st_mode)))
-		return TRAIN_OK;
-	return train_whole_file_check(option, path);
-}
-
 int train_metrics_check(const struct train_config *config)
 {
 	FILE *file;
 
-	if (check_timeline("timeline", config->timeline) ||
-	    check_timeline("report", config->report))
-		return TRAIN_USAGE;
 	for (int i = 0; i < TRAIN_FILES; i++) {
 		if (i == TRAIN_FILE_EVENTS) /* a new file of another name each time */
 			return check_directory(config->tensorboard);

@@ -7,9 +7,11 @@
 #include "trainer/rank/pipeline_state.h"
 #include "trainer/strategy/strategy.h"
 
+#include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 enum { LEFT = 150, WIDE = 700, ROW = 24, CELL = 110 };
@@ -20,8 +22,7 @@ static const double STRAGGLER = 1.5; /* times the median of the ranks' computing
 
 struct train_run_report *train_run_report_open(const struct train_rank *t)
 {
-	return t->config->report && train_is_lead(t) ? calloc(1, sizeof(struct train_run_report))
-						     : NULL;
+	return t->config->report ? calloc(1, sizeof(struct train_run_report)) : NULL;
 }
 
 static void halve(struct train_curve *c)
@@ -108,7 +109,7 @@ static double median_compute(const struct report_rank *rank, int n)
 
 	for (int i = 0; s && i < n; i++)
 		s[i] = rank[i].compute_s;
-	if (s) {
+	if (s && n) {
 		qsort(s, (size_t)n, sizeof(*s), by_value);
 		median = s[n / 2];
 	}
@@ -254,9 +255,10 @@ static void write_settings(FILE *to, const struct train_rank *t, const struct tr
 	tool_svg_escape(to, t->data->name);
 	fprintf(to,
 		", %zu samples</td></tr>\n<tr><td>strategy</td><td>%s on %d rank%s, %d server%s</td></tr>\n",
-		t->data->train.samples, t->strategy->name, t->nranks, tool_s(t->nranks),
-		t->servers, tool_s(t->servers));
-	fprintf(to, "<tr><td>hash</td><td>%016" PRIx64 "</td></tr>\n", r->hash);
+		t->data->train.samples, t->strategy->name, t->nranks, tool_s(t->nranks), t->servers,
+		tool_s(t->servers));
+	if (r->hash) /* the training has ended */
+		fprintf(to, "<tr><td>hash</td><td>%016" PRIx64 "</td></tr>\n", r->hash);
 	row_of(to, "steps", "%.0f", (double)r->steps);
 	row_of(to, "accuracy on the test set", "%.4f", r->accuracy);
 	row_of(to, "loss on the test set", "%.6f", r->loss);
@@ -315,15 +317,15 @@ static void write_page(FILE *to, const struct train_rank *t, const struct train_
 	fprintf(to, "</body></html>\n");
 }
 
+/* Returns 0 | -1 with errno. */
 static int write_file(const struct train_rank *t, const struct train_run_report *r,
 		      const struct train_result *result, const struct report_rank *rank, int n)
 {
-	const char *path = t->config->report;
 	char *text = NULL;
 	size_t bytes = 0;
-	FILE *to = r ? open_memstream(&text, &bytes) : NULL;
+	FILE *to = open_memstream(&text, &bytes);
 	bool good = to != NULL;
-	int rc = TRAIN_OK;
+	int rc;
 
 	if (to) {
 		write_page(to, t, r, result, rank, n);
@@ -331,25 +333,66 @@ static int write_file(const struct train_rank *t, const struct train_run_report 
 		good = !fclose(to) && good;
 	}
 	if (!good)
-		rc = train_fail(TRAIN_FAILED, "--report %s: no memory for the page", path);
-	else if (tool_file_write(path, text, bytes))
-		rc = train_fail(TRAIN_FAILED, "--report %s: cannot be written: %m", path);
+		errno = ENOMEM;
+	rc = good ? tool_file_write(t->config->report, text, bytes) : -1;
 	free(text);
 	return rc;
 }
 
+/* Rank 0. A pipe, a terminal or a device gets the last page only. */
+static void write_due(const struct train_rank *t, struct train_run_report *r,
+		      const struct train_result *result, const struct report_rank *rank, int n,
+		      bool last)
+{
+	const char *path = t->config->report;
+	struct stat st;
+
+	if (!last && !stat(path, &st) && !S_ISREG(st.st_mode))
+		return;
+	r->error = write_file(t, r, result, rank, n) ? errno : 0;
+	if (r->error && !last && !r->said) {
+		fprintf(stderr,
+			"tutti-train: --report %s: cannot be written: %s; the training goes on\n",
+			path, strerror(r->error));
+		r->said = true;
+	}
+}
+
+void train_run_report_begin(const struct train_rank *t, struct train_run_report *r)
+{
+	const struct train_result none = { .steps = t->first_step };
+
+	if (r)
+		write_due(t, r, &none, NULL, 0, false);
+}
+
 int train_run_report_write(struct train_rank *t, struct train_run_report *r,
-			   const struct train_result *result)
+			   const struct train_result *result, bool last)
 {
 	struct report_rank *rank;
-	int n, rc = TRAIN_OK;
+	int n;
 
+	if (!r)
+		return train_fail(TRAIN_FAILED, "--report %s: no memory for its values",
+				  t->config->report);
 	rank = gather_ranks(t, &n);
 	if (!rank)
-		rc = TRAIN_FAILED;
-	else if (train_is_lead(t))
-		rc = write_file(t, r, result, rank, n);
+		return TRAIN_FAILED;
+	if (train_is_lead(t))
+		write_due(t, r, result, rank, n, last);
 	free(rank);
+	return TRAIN_OK;
+}
+
+int train_run_report_close(struct train_run_report *r, const struct train_config *config, int rc)
+{
+	int error = r ? r->error : 0;
+	char before[TRAIN_ERROR_BYTES];
+
 	free(r);
-	return rc;
+	if (!error)
+		return rc;
+	snprintf(before, sizeof(before), "%s; ", train_error());
+	return train_fail(TRAIN_FAILED, "%s--report %s: cannot be written: %s", rc ? before : "",
+			  config->report, strerror(error));
 }

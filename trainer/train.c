@@ -26,7 +26,7 @@ volatile sig_atomic_t train_stop_signal;
 
 struct train_progress {
 	struct train_metrics metrics;
-	struct train_run_report *report; /* NULL: none here */
+	struct train_run_report *report; /* NULL: not requested */
 	uint64_t evaluate_ns, save_ns;
 	uint64_t per_epoch, steps; /* steps of an epoch; of the training */
 	uint64_t training_ns;      /* time of steps, of work handed out, and of waits for workers */
@@ -176,18 +176,78 @@ static int settle(struct train_rank *t, struct train_progress *p, enum train_set
 	return rc;
 }
 
-/* Checks and measures the parameters. A death does not stop the others where it does not in a step. */
+static void fill_result(const struct train_rank *t, const struct train_progress *p,
+			const struct train_step_record *record, struct train_result *result)
+{
+	result->steps = record->step;
+	result->accuracy = record->accuracy;
+	result->loss = record->test_loss;
+	if (p->samples == 0.0) /* no step */
+		return;
+	result->samples_per_s = record->mean_samples_per_s;
+	result->step_ms = (double)p->training_ns / 1e6 * (double)t->leaves.batch / p->samples;
+	result->exposed_share = (double)t->exposed_ns / (double)p->training_ns;
+}
+
+/* Rank 0 begins the files of --report and --timeline, so that a full disk is reported at once. */
+static void begin_pages(struct train_rank *t, struct train_progress *p)
+{
+	if (!train_is_lead(t))
+		return;
+	train_run_report_begin(t, p->report);
+	if (t->config->timeline)
+		train_timeline_begin(t);
+}
+
+/* Calls of all workers: --report and --timeline as they are now. */
+static int write_pages(struct train_rank *t, struct train_progress *p,
+		       const struct train_result *result, bool last)
+{
+	int rc = TRAIN_OK;
+
+	if (p->report) {
+		p->report->training_ns = p->training_ns;
+		p->report->evaluate_ns = p->evaluate_ns;
+		p->report->save_ns = p->save_ns;
+	}
+	if (t->config->report)
+		rc = train_run_report_write(t, p->report, result, last);
+	return !rc && t->config->timeline ? train_timeline_write(t, last) : rc;
+}
+
+/* A death does not stop the others between steps where it does not in a step: continue with them. */
+static bool regrouped(struct train_rank *t)
+{
+	return t->strategy->ask && t->strategy->fault_tolerant && train_is_recoverable(t->comm) &&
+	       !train_regroup(t);
+}
+
+/* Checks and measures the parameters. */
 static int look(struct train_rank *t, struct train_break due, struct train_step_record *record,
 		struct train_result *result)
 {
-	int rc = due.check ? train_replicas_check(t, record->step, &result->hash) : TRAIN_OK;
+	int rc;
 
-	if (!rc && due.evaluate)
-		rc = train_evaluate(t, &record->accuracy, &record->test_loss);
-	if (!rc || !t->strategy->ask || !t->strategy->fault_tolerant ||
-	    !train_is_recoverable(t->comm) || train_regroup(t))
-		return rc;
-	return look(t, due, record, result);
+	do {
+		rc = due.check ? train_replicas_check(t, record->step, &result->hash) : TRAIN_OK;
+		if (!rc && due.evaluate)
+			rc = train_evaluate(t, &record->accuracy, &record->test_loss);
+	} while (rc && regrouped(t));
+	return rc;
+}
+
+/* Shows the evaluation in --report, and the steps before it in --timeline. */
+static int show(struct train_rank *t, struct train_progress *p,
+		const struct train_step_record *record)
+{
+	struct train_result result = { 0 };
+	int rc;
+
+	fill_result(t, p, record, &result);
+	do
+		rc = write_pages(t, p, &result, false);
+	while (rc && regrouped(t));
+	return rc;
 }
 
 static int save(struct train_rank *t, struct train_progress *p,
@@ -236,6 +296,8 @@ static int between_steps(struct train_rank *t, struct train_progress *p, struct 
 		train_metrics_write(&p->metrics, t, record);
 		train_run_report_add(p->report, record);
 	}
+	if (!rc && due.evaluate && !due.last)
+		rc = show(t, p, record);
 	return rc;
 }
 
@@ -308,8 +370,10 @@ static int recover(struct train_rank *t, struct train_progress *p, uint64_t done
 		return t->strategy->no_shrink ? TRAIN_FAILED : suggest_shrink();
 	count_bytes(t, result, false);
 	rc = train_recover(t, done, ret_done);
-	if (!rc && t->rank == 0 && !was_rank0)
+	if (!rc && t->rank == 0 && !was_rank0) {
+		t->timeline.begun = true;
 		rc = train_metrics_open(&p->metrics, t, true);
+	}
 	count_bytes(t, result, false);
 	return rc;
 }
@@ -325,19 +389,6 @@ static int repeat_due(struct train_rank *t, struct train_progress *p, uint64_t d
 		return TRAIN_OK;
 	record->step = done;
 	return between_steps(t, p, due, record, result);
-}
-
-static void fill_result(const struct train_rank *t, const struct train_progress *p,
-			const struct train_step_record *record, struct train_result *result)
-{
-	result->steps = record->step;
-	result->accuracy = record->accuracy;
-	result->loss = record->test_loss;
-	if (p->samples == 0.0) /* no step */
-		return;
-	result->samples_per_s = record->mean_samples_per_s;
-	result->step_ms = (double)p->training_ns / 1e6 * (double)t->leaves.batch / p->samples;
-	result->exposed_share = (double)t->exposed_ns / (double)p->training_ns;
 }
 
 static int all_steps(struct train_rank *t, struct train_progress *p, struct train_result *result)
@@ -451,17 +502,6 @@ static int evaluate_only(struct train_rank *t, struct train_progress *p,
 	return rc;
 }
 
-static int write_report(struct train_rank *t, struct train_progress *p,
-			const struct train_result *result)
-{
-	if (p->report) {
-		p->report->training_ns = p->training_ns;
-		p->report->evaluate_ns = p->evaluate_ns;
-		p->report->save_ns = p->save_ns;
-	}
-	return train_run_report_write(t, p->report, result);
-}
-
 int train_run(struct train_rank *t, struct train_result *ret_result)
 {
 	struct train_progress p = { .per_epoch = train_sampler_steps(&t->sampler) };
@@ -487,15 +527,13 @@ int train_run(struct train_rank *t, struct train_result *ret_result)
 		return rc;
 	p.report = train_run_report_open(t);
 	warn_of_launcher(t);
+	begin_pages(t, &p);
 	rc = t->config->evaluate ? evaluate_only(t, &p, &result)
 	     : t->strategy->ask  ? all_shares(t, &p, &result)
 				 : all_steps(t, &p, &result);
-	if (!rc && t->config->report)
-		rc = write_report(t, &p, &result);
-	else
-		free(p.report);
-	if (!rc && t->config->timeline)
-		rc = train_timeline_write(t, t->config->timeline);
+	if (!rc)
+		rc = write_pages(t, &p, &result, true);
+	rc = train_run_report_close(p.report, t->config, rc);
 	if (t->config->grow && t->world_rank == 0 && !t->grown)
 		train_grow_dismiss(t);
 	closed = train_metrics_close(&p.metrics, t->config);

@@ -65,10 +65,9 @@ static int split_ranks(struct train_rank *t)
 		return rc ? rc : train_mesh_split(t);
 	t->nranks = t->first_server = all - t->servers;
 	if (t->nranks < 1)
-		return train_fail(
-			TRAIN_USAGE,
-			"--ps %d: no worker is left of %d rank%s; start more ranks", t->servers,
-			all, tool_s(all));
+		return train_fail(TRAIN_USAGE,
+				  "--ps %d: no worker is left of %d rank%s; start more ranks",
+				  t->servers, all, tool_s(all));
 	t->comm = t->world;
 	if (!t->servers)
 		return TRAIN_OK;

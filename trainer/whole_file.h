@@ -1,8 +1,8 @@
 /*
- * whole_file.h - files that are replaced as a whole: checkpoints, exports and timelines
+ * whole_file.h - files that are replaced as a whole: checkpoints and exports
  *
  * A file is written under another name, synced and renamed, so a crash leaves the previous one. Called
- * by checkpoint.c, export.c and metrics.c.
+ * by checkpoint.c, export.c and option_check.c.
  */
 #ifndef TRAIN_WHOLE_FILE_H
 #define TRAIN_WHOLE_FILE_H

@@ -25,9 +25,9 @@ static int name_width(const struct simulate_options *v)
 void tool_simulate_table_head(const struct simulate_options *v,
 			      const struct tool_hypothetical *world)
 {
-	printf("# %s of %llu bytes, %d rank%s on %d host%s, transport %s, costs %s\n", v->collective,
-	       (unsigned long long)v->bytes, (int)v->np, tool_s(v->np), world->topology.nhosts,
-	       tool_s(world->topology.nhosts), v->transport,
+	printf("# %s of %llu bytes, %d rank%s on %d host%s, transport %s, costs %s\n",
+	       v->collective, (unsigned long long)v->bytes, (int)v->np, tool_s(v->np),
+	       world->topology.nhosts, tool_s(world->topology.nhosts), v->transport,
 	       v->costs ? v->costs : "built in");
 	printf("# %-*s %12s %8s %8s  %-23s  %s\n", name_width(v), "algorithm", "time", "algbw",
 	       "busbw", "idle min/mean/max", "bytes sent by shm, tcp, between hosts");

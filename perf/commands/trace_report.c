@@ -172,9 +172,11 @@ void trace_dump(const struct trace *t, FILE *to)
 		const struct trace_rank *r = &t->ranks[i];
 
 		fprintf(to,
-			"communicator %016" PRIx64 ", rank %d of %d, pid %d on %s: %zu call%s, %s\n",
+			"communicator %016" PRIx64
+			", rank %d of %d, pid %d on %s: %zu call%s, %s\n",
 			r->head.comm, (int)r->head.rank, (int)r->head.nranks, (int)r->head.pid,
-			r->head.host, r->ncalls, tool_s((long long)r->ncalls), state_text(r->head.state));
+			r->head.host, r->ncalls, tool_s((long long)r->ncalls),
+			state_text(r->head.state));
 		for (size_t k = 0; k < r->ncalls; k++) {
 			const struct trace_call *c = &r->calls[k];
 

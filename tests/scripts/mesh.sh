@@ -17,7 +17,7 @@ layout 4 data=2,pipeline=2 1f1b 3 mirrored
 claim "... and its loss on the test set" is loss "$loss"
 layout 3 pipeline=3 zero-bubble 7 mirrored
 layout 4 data=2,pipeline=2 interleaved:2 5 reduce-to-one
-layout 6 data=3,pipeline=2 1f1b 40 hierarchical-copy
+layout 6 data=3,pipeline=2 1f1b 32 hierarchical-copy
 layout 2 pipeline=2 zero-bubble 2 central
 net+=(--canonical chain)
 run 120 --strategy one "${net[@]}"

@@ -123,5 +123,29 @@ run 60 "${net[@]}" --np 4 --mesh data=2,pipeline=2 --schedule gpipe --micro 4 --
 claim "that of a mesh draws the layout and the schedule" eval '[ "$(grep -c "<svg" "$out/r.html")" = 6 ] && has "replica 1, tensor 0" && has "gpipe: 2 stages"'
 wrong 'give a file that can be written' --np 2 --steps 2 --report "$out/none/r.html"
 
+# ---- a full disk, and a death: what was written before stays -------------------------------------------------------------------
+
+steps_of() { python3 -c 'import json, sys; print(max(e["args"].get("step", 0) for e in json.load(open(sys.argv[1]))["traceEvents"] if "args" in e))' "$1"; }
+pages=(--eval-every 5 --timeline "$out/t.json" --report "$out/r.html")
+rm "$out/t.json" "$out/r.html"
+(ulimit -f 64; limit 60 "$prog" "${net[@]}" --np 2 --steps 200 "${pages[@]}" >"$out/log" 2>&1 </dev/null)
+status=$?
+: >"$out/err"
+said() { sed -n "/--$1 .*: cannot be written: File too large; the training goes on/,\$p" "$out/log" | grep -q '^step 200 '; }
+claim "a timeline that the disk has no space for is reported during the training" said timeline
+claim "... has its steps up to an evaluation: $(steps_of "$out/t.json")" \
+	[ $(($(steps_of "$out/t.json") % 5)) = 0 ] && [ "$(steps_of "$out/t.json")" -ge 5 ]
+claim "... is an error at the end" ended 1
+claim "... and keeps neither the result nor the report away" eval 'grep -q "^{.*\"steps\":200," "$out/log" && has "<td>hash<"'
+rm "$out/t.json" "$out/r.html"
+(ulimit -f 1; limit 60 "$prog" "${net[@]}" --np 2 --steps 10 "${pages[@]}" >"$out/log" 2>&1 </dev/null)
+claim "a report that the disk has no space for is reported before the first step" \
+	eval 'sed -n "/--report .*the training goes on/,\$p" "$out/log" | grep -q "^step 5 " && [ "$(ls "$out"/r.html* 2>&1 | grep -vc "No such")" = 0 ]'
+run 60 "${net[@]}" --np 2 --steps 30 --kill 1@18 "${pages[@]}"
+claim "the timeline of a training that a death has ended has the steps up to the last evaluation" eval '[ "$status" = 1 ] && [ "$(steps_of "$out/t.json")" = 15 ]'
+claim "... and so has the report" eval 'has "<td>steps</td><td class=.n.>15<" && ! has "<td>hash<"'
+run 60 "${net[@]}" --np 3 --steps 20 --kill 0@8 --on-failure shrink "${pages[@]}"
+claim "without rank 0 another one goes on with both" eval '[ "$(steps_of "$out/t.json")" = 20 ] && has "<td>hash<" && has ">rank 2<"'
+
 echo "1..$n"
 exit $failed

@@ -133,11 +133,12 @@ int train_schedule_open(struct train_schedule *s, const char *text, int stages, 
 	if (rc)
 		return rc;
 	if (stages < 1 || stages > TRAIN_STAGES_MAX || micro < 1 || micro > TRAIN_MICRO_MAX)
-		return train_fail(TRAIN_USAGE,
-				  "schedule %s: %d stage%s and %d micro-batch%s; use 1 to %d stages "
-				  "and 1 to %d micro-batches",
-				  text, stages, tool_s(stages), micro, micro == 1 ? "" : "es",
-				  TRAIN_STAGES_MAX, TRAIN_MICRO_MAX);
+		return train_fail(
+			TRAIN_USAGE,
+			"schedule %s: %d stage%s and %d micro-batch%s; use 1 to %d stages "
+			"and 1 to %d micro-batches",
+			text, stages, tool_s(stages), micro, micro == 1 ? "" : "es",
+			TRAIN_STAGES_MAX, TRAIN_MICRO_MAX);
 	s->stages = stages;
 	s->chunks = stages * chunks;
 	s->micro = micro;

@@ -57,8 +57,9 @@ static int spare_open(struct train_rank *t)
 	t->strategy_state = s;
 	s->k = c->k ? c->k : t->nranks - t->nranks / 10;
 	if (s->k > t->nranks)
-		return train_fail(TRAIN_USAGE, "--k %d: the training has %d rank%s; use at most that",
-				  (int)s->k, t->nranks, tool_s(t->nranks));
+		return train_fail(TRAIN_USAGE,
+				  "--k %d: the training has %d rank%s; use at most that", (int)s->k,
+				  t->nranks, tool_s(t->nranks));
 	s->sequence_offset = -t->first_step;
 	s->total = calloc(t->floats, sizeof(*s->total));
 	s->in_time = calloc((size_t)t->nranks, sizeof(*s->in_time));
