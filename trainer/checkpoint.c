@@ -225,7 +225,7 @@ static int read_header(const char *path, FILE *f, const struct checkpoint_header
 	size_t got = fread(ret_h, 1, sizeof(*ret_h), f);
 
 	if (got < sizeof(magic) || memcmp(ret_h->magic, magic, sizeof(magic)))
-		return train_fail(TRAIN_USAGE, "--resume %s: no checkpoint of tutti-train", path);
+		return train_fail(TRAIN_USAGE, "--resume %s: no checkpoint of tutti-train; give a file of --save", path);
 	if (got < sizeof(*ret_h))
 		return train_fail(
 			TRAIN_USAGE,
@@ -329,7 +329,7 @@ static int read_checkpoint(struct train_rank *t, uint64_t *ret_step, float **ret
 	int rc;
 
 	if (!f)
-		return train_fail(TRAIN_USAGE, "--resume %s: %m", path);
+		return train_fail(TRAIN_USAGE, "--resume %s: %m; give a file of --save", path);
 	rc = read_header(path, f, &want, &h);
 	if (!rc)
 		rc = read_values(path, f, &h, &values);

@@ -18,6 +18,24 @@
 
 enum { LOOK_MS = 50, WAITING_MAX = 4096 };
 
+/* ---- the folder ------------------------------------------------------------------------------ */
+
+/* Invitations have secrets, and a file of another user may be a trap. */
+static int check_folder(const char *option, const char *directory)
+{
+	struct stat st;
+
+	if (stat(directory, &st))
+		return train_fail(TRAIN_USAGE, "--%s %s: %m; %s", option, directory,
+				  *option == 'g' ? "make a directory of your own first"
+						 : "give the directory of the training's --grow");
+	if (S_ISDIR(st.st_mode) && st.st_uid == geteuid() && !(st.st_mode & (S_IWGRP | S_IWOTH)))
+		return TRAIN_OK;
+	return train_fail(TRAIN_USAGE,
+			  "--%s %s: give a directory of your own that no other user can write",
+			  option, directory);
+}
+
 int train_grow_check(const struct train_rank *t)
 {
 	const struct train_config *c = t->config;
@@ -39,25 +57,8 @@ int train_grow_check(const struct train_rank *t)
 		return train_fail(
 			TRAIN_USAGE,
 			"--%s: ranks join at a checkpoint; add --save FILE --save-every N", option);
-	return TRAIN_OK;
-}
-
-/* ---- the folder ------------------------------------------------------------------------------ */
-
-/* Invitations have secrets, and a file of another user may be a trap. */
-static int check_folder(const char *option, const char *directory)
-{
-	struct stat st;
-
-	if (stat(directory, &st))
-		return train_fail(TRAIN_USAGE,
-				  "--%s %s: %m; give the directory of the training's --grow",
-				  option, directory);
-	if (S_ISDIR(st.st_mode) && st.st_uid == geteuid() && !(st.st_mode & (S_IWGRP | S_IWOTH)))
-		return TRAIN_OK;
-	return train_fail(TRAIN_USAGE,
-			  "--%s %s: give a directory of your own that no other user can write",
-			  option, directory);
+	/* on other hosts than rank 0's the folder is not needed */
+	return c->np || c->join ? check_folder(option, c->grow ? c->grow : c->join) : TRAIN_OK;
 }
 
 /* A lock of the open file: others can ask for it without taking it. */

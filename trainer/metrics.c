@@ -10,6 +10,7 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 enum { SHOW_EVERY_MS = 200 };
@@ -90,10 +91,15 @@ static int open_file(const struct train_config *c, int file, const char *mode, F
 static int check_directory(const char *directory)
 {
 	char ignored[4096];
+	struct stat st;
 
-	if (!directory || (!train_tensorboard_path(directory, ignored, sizeof(ignored)) &&
-			   !access(directory, W_OK | X_OK)))
+	if (!directory)
 		return TRAIN_OK;
+	if (!train_tensorboard_path(directory, ignored, sizeof(ignored)) && !stat(directory, &st)) {
+		if (S_ISDIR(st.st_mode) && !access(directory, W_OK | X_OK))
+			return TRAIN_OK;
+		errno = S_ISDIR(st.st_mode) ? errno : ENOTDIR;
+	}
 	return train_fail(TRAIN_USAGE, "--tensorboard %s: %m; give a directory that can be written",
 			  directory);
 }

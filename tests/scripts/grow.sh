@@ -87,6 +87,9 @@ wrong 'has servers; use a strategy' --np 2 "${net[@]}" --canonical off --strateg
 chmod 777 "$dir"
 wrong 'that no other user can write' "${net[@]}" --join "$dir"
 wrong 'that no other user can write' --np 2 "${net[@]}" --grow "$dir"
+claim "... by one sentence" one_line "$out/err"
+wrong 'nowhere: No such file or directory; make a directory' --np 2 "${net[@]}" --grow /nowhere
+claim "... by one sentence" one_line "$out/err"
 wrong "directory of the training's --grow" "${net[@]}" --join /nowhere
 
 echo "1..$n"

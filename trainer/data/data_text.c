@@ -38,7 +38,7 @@ static int read_file(const char *path, uint8_t **ret_text, size_t *ret_bytes)
 	size_t bytes = 0, got = 1;
 
 	if (!f)
-		return train_fail(TRAIN_USAGE, "--data text:%s: %m", path);
+		return train_fail(TRAIN_USAGE, "--data text:%s: %m; give a file of text", path);
 	while (got && bytes < BYTES_MAX) {
 		uint8_t *more = realloc(text, bytes + (1 << 20));
 
@@ -55,7 +55,7 @@ static int read_file(const char *path, uint8_t **ret_text, size_t *ret_bytes)
 
 		fclose(f);
 		errno = error;
-		return train_fail(TRAIN_USAGE, "--data text:%s: %m", path);
+		return train_fail(TRAIN_USAGE, "--data text:%s: %m; give a file of text", path);
 	}
 	fclose(f);
 	return TRAIN_OK;

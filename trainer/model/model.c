@@ -62,8 +62,10 @@ int train_model_open(struct train_model *m, const char *text, struct train_devic
 				  "--model %s: there is no such model; --help lists them", text);
 	if (m->ops->text != size->text)
 		return train_fail(TRAIN_USAGE,
-				  "--model %s: is for %s; use another --data, or --model %s", text,
-				  m->ops->text ? "text" : "images", m->ops->text ? "mlp" : "gpt");
+				  "--model %s: is for %s; use --data %s, or --model %s", text,
+				  m->ops->text ? "text" : "images",
+				  m->ops->text ? "text:FILE" : "fashion or synth",
+				  m->ops->text ? "mlp:256" : "gpt:2x64");
 	rc = m->ops->open(m, text[bytes] ? text + bytes + 1 : NULL);
 	if (!rc)
 		rc = train_tensor_axis_check(m);

@@ -93,9 +93,9 @@ int train_mesh_parse(const struct train_config *c, struct train_mesh *ret_mesh)
 				  c->mesh, mesh.tensor);
 	if (c->shards % mesh.tensor)
 		return train_fail(TRAIN_USAGE,
-				  "--mesh %s: %" PRId64 " shards cannot be divided by %d tensor "
-				  "ranks; add --shards %d, on one device too",
-				  c->mesh, c->shards, mesh.tensor,
+				  "--mesh %s: %d tensor ranks cannot divide --shards %" PRId64
+				  "; add --shards %d, on one device too",
+				  c->mesh, mesh.tensor, c->shards,
 				  mesh.tensor < 8 ? 8 : mesh.tensor);
 	if (c->mesh)
 		return check_options(c);
