@@ -225,7 +225,9 @@ static int read_header(const char *path, FILE *f, const struct checkpoint_header
 	size_t got = fread(ret_h, 1, sizeof(*ret_h), f);
 
 	if (got < sizeof(magic) || memcmp(ret_h->magic, magic, sizeof(magic)))
-		return train_fail(TRAIN_USAGE, "--resume %s: no checkpoint of tutti-train; give a file of --save", path);
+		return train_fail(
+			TRAIN_USAGE,
+			"--resume %s: no checkpoint of tutti-train; give a file of --save", path);
 	if (got < sizeof(*ret_h))
 		return train_fail(
 			TRAIN_USAGE,

@@ -378,7 +378,7 @@ claim "the surviving workers of ps-async learn: accuracy $(field accuracy)" reac
 train --np 4 --ps 2 --steps 60 --strategy downpour --lr 0.01 --adagrad --kill 1@20 --sim-compute-ms 1
 claim "a worker of downpour dies: the others complete" equals died 1
 train --np 3 --ps 2 --steps 6 --strategy downpour --kill 0@1,1@1,2@1
-claim "all workers of downpour die at once before the first push: the servers end with an error" ended 1 'all 3 workers died'
+claim "all workers of downpour die at once before the first push: the servers end with an error" ended 1 'all workers \(3\) died'
 devices=(--np 4 --ps 2 --steps 60 --strategy ps-strategy --devices 2 --lr 0.02 --sim-compute-ms 1)
 train "${devices[@]}" --kill 2@20
 claim "a device of ps-strategy dies: its worker continues" equals died 1

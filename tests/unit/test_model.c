@@ -88,8 +88,9 @@ static int gradients_of(struct model_fixture *s, size_t first, size_t rows, floa
 	return train_model_backward(&s->model, s->parameters, logits, NULL, gradients, ready);
 }
 
-static const char *const shapes[] = { "linear",   "mlp:9",   "mlp:8,7",     "mlp:5,1,6", "cnn",
-				      "gpt:2x16", "rnn:2x5", "rnn:gru:2x5", "embed:9x4" };
+static const char *const shapes[] = { "linear",    "mlp:9",      "mlp:8,7", "mlp:5,1,6",
+				      "cnn",       "gpt:2x16",   "rnn:2x5", "rnn:gru:2x5",
+				      "embed:9x4", "embed:500x4" };
 
 /* Of a large tensor, TUTTI_TEST_FEWER leaves about 50 elements. */
 static size_t stride_of(size_t elements)
@@ -256,6 +257,17 @@ Test(model, gradients_over_leaves_have_the_same_bits_for_any_number_of_ranks)
 			free_model(&s);
 		}
 	}
+}
+
+/* Their characters choose a row each at most. */
+Test(model, leaves_of_a_large_table_are_sums_of_its_touched_rows)
+{
+	struct model_fixture s;
+
+	make_model(&s, "embed:20000x4");
+	cr_expect_eq(s.model.layer[0].piece, ROWS * INPUTS * 4);
+	cr_expect_eq(s.model.piece, TRAIN_SUM_PIECE);
+	free_model(&s);
 }
 
 struct model_watch {

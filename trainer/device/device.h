@@ -197,11 +197,18 @@ struct train_device_ops {
 	 * one for each position of a sample.
 	 *
 	 * embed: y = a row of the table, plus the position's row of the places behind it, for each of
-	 * x[vectors], characters as gather gives them. embed_back: gradients of table and places. */
+	 * x[vectors], characters as gather gives them; embed_rows: these rows of the table.
+	 * embed_back: gradients of a table of e->rows and of the places, where vector i chooses row
+	 * host_row[i]. embed_spread: gradients of n rows of the table, and of the places, become those
+	 * of the whole table, of which they are host_row[n], ascending; the other rows have 0. */
 	void (*embed)(struct train_device *d, const struct train_embedding *e, size_t vectors,
 		      const float *x, const float *table, float *y);
+	void (*embed_rows)(struct train_device *d, const struct train_embedding *e, size_t vectors,
+			   const float *x, uint32_t *host_row);
 	void (*embed_back)(struct train_device *d, const struct train_embedding *e, size_t vectors,
-			   const float *x, const float *dy, float *gradients);
+			   const uint32_t *host_row, const float *dy, float *gradients);
+	void (*embed_spread)(struct train_device *d, const struct train_embedding *e, size_t n,
+			     const uint32_t *host_row, float *gradients);
 
 	/* norm: y = (x - mean) / deviation * gain + bias of each vector; parameters: gain, bias;
 	 * stats[vectors][2] = mean, 1 / deviation. norm_back: dx = the gradient of x. back_weights:
@@ -268,7 +275,9 @@ struct train_device_ops {
 	X(prefix, pool) X(prefix, pool_back) X(prefix, relu_back) X(prefix, loss) X(prefix, descend)
 #define TRAIN_DEVICE_SEQUENCE(X, prefix) \
 	X(prefix, embed)                 \
+	X(prefix, embed_rows)            \
 	X(prefix, embed_back)            \
+	X(prefix, embed_spread)          \
 	X(prefix, norm)                  \
 	X(prefix, norm_back)             \
 	X(prefix, norm_back_weights)     \

@@ -39,21 +39,45 @@ void train_host_embed(struct train_device *d, const struct train_embedding *e, s
 	}
 }
 
+void train_host_embed_rows(struct train_device *d, const struct train_embedding *e, size_t vectors,
+			   const float *x, uint32_t *row)
+{
+	(void)d;
+	for (size_t i = 0; i < vectors; i++)
+		row[i] = (uint32_t)row_of(e, x, i);
+}
+
 void train_host_embed_back(struct train_device *d, const struct train_embedding *e, size_t vectors,
-			   const float *x, const float *dy, float *gradients)
+			   const uint32_t *row, const float *dy, float *gradients)
 {
 	size_t width = e->width;
 
 	(void)d;
 	memset(gradients, 0, (e->rows + (e->places ? e->length : 0)) * width * sizeof(*gradients));
 	for (size_t i = 0; i < vectors; i++, dy += width) {
-		float *vector = gradients + row_of(e, x, i) * width;
+		float *vector = gradients + row[i] * width;
 
 		for (size_t k = 0; k < width; k++)
 			vector[k] += dy[k];
 		for (size_t k = 0; e->places && k < width; k++)
 			gradients[(e->rows + i % e->length) * width + k] += dy[k];
 	}
+}
+
+void train_host_embed_spread(struct train_device *d, const struct train_embedding *e, size_t n,
+			     const uint32_t *row, float *gradients)
+{
+	size_t width = e->width, end = e->rows, bytes = width * sizeof(*gradients);
+
+	(void)d;
+	if (e->places)
+		memmove(gradients + end * width, gradients + n * width, e->length * bytes);
+	while (n--) { /* from the end: a row moves up, behind those that are still packed */
+		memset(gradients + (row[n] + 1) * width, 0, (end - row[n] - 1) * bytes);
+		memmove(gradients + row[n] * width, gradients + n * width, bytes);
+		end = row[n];
+	}
+	memset(gradients, 0, end * bytes);
 }
 
 /* ---- normalization ------------------------------------------------------------------------------ */

@@ -152,10 +152,22 @@ static void sim_embed(struct train_device *d, const struct train_embedding *e, s
 	train_host_embed(d, e, vectors, real(x), real(table), real(y));
 }
 
-static void sim_embed_back(struct train_device *d, const struct train_embedding *e, size_t vectors,
-			   const float *x, const float *dy, float *gradients)
+static void sim_embed_rows(struct train_device *d, const struct train_embedding *e, size_t vectors,
+			   const float *x, uint32_t *row)
 {
-	train_host_embed_back(d, e, vectors, real(x), real(dy), real(gradients));
+	train_host_embed_rows(d, e, vectors, real(x), row);
+}
+
+static void sim_embed_back(struct train_device *d, const struct train_embedding *e, size_t vectors,
+			   const uint32_t *row, const float *dy, float *gradients)
+{
+	train_host_embed_back(d, e, vectors, row, real(dy), real(gradients));
+}
+
+static void sim_embed_spread(struct train_device *d, const struct train_embedding *e, size_t n,
+			     const uint32_t *row, float *gradients)
+{
+	train_host_embed_spread(d, e, n, row, real(gradients));
 }
 
 static void sim_norm(struct train_device *d, size_t vectors, size_t width, const float *x,

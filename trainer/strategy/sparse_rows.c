@@ -32,24 +32,6 @@ static size_t rows_of_sample(const struct train_embedding *e, const uint8_t *tex
 	return e->length;
 }
 
-static int by_number(const void *a, const void *b)
-{
-	uint32_t x = *(const uint32_t *)a, y = *(const uint32_t *)b;
-
-	return x < y ? -1 : x > y;
-}
-
-size_t train_rows_sort(uint32_t *row, size_t n)
-{
-	size_t kept = 0;
-
-	qsort(row, n, sizeof(*row), by_number);
-	for (size_t i = 0; i < n; i++)
-		if (!i || row[i] != row[i - 1])
-			row[kept++] = row[i];
-	return kept;
-}
-
 size_t train_touched_rows(const struct train_rank *t, const struct train_batch *batch,
 			  uint32_t *row)
 {

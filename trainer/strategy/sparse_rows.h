@@ -8,6 +8,7 @@
 #ifndef TRAIN_SPARSE_ROWS_H
 #define TRAIN_SPARSE_ROWS_H
 
+#include "trainer/base/row_set.h"
 #include "trainer/rank/rank.h"
 
 /* The rows of the first tensor if they are sent one by one; 0: gradients are sent as the whole, since
@@ -20,8 +21,6 @@ size_t train_sparse_width(const struct train_rank *t);
  * Returns their number. */
 size_t train_touched_rows(const struct train_rank *t, const struct train_batch *batch,
 			  uint32_t *row);
-/* Sorts row[n] and removes duplicates. Returns the number of rows left. */
-size_t train_rows_sort(uint32_t *row, size_t n);
 
 /* Packs the rows that are not 0. message has place for 1 + rows * (1 + width) words, of which the last may
  * be the table itself, or is NULL. Returns the number of words. */
