@@ -6,6 +6,7 @@
 #include "trainer/strategy/strategy.h"
 #include "trainer/whole_file.h"
 
+#include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,6 +14,7 @@
 #include <sys/stat.h>
 
 enum { RANKS_MAX = 1 << 20, ARRAYS_MAX = 16 }; /* of an undamaged header */
+enum { ABSENT = 1 };                           /* no checkpoint, and none is needed */
 
 static const char magic[8] = "TUTTICK2";
 
@@ -321,7 +323,7 @@ static int take_values(struct train_rank *t, const struct checkpoint_header *h,
 	return take_common(t, values);
 }
 
-/* *ret_values: of all stages, if the model is cut; freed by the caller */
+/* Returns ABSENT, too. *ret_values: of all stages, if the model is cut; freed by the caller */
 static int read_checkpoint(struct train_rank *t, uint64_t *ret_step, float **ret_values)
 {
 	struct checkpoint_header want = make_header(t, 0), h;
@@ -330,6 +332,8 @@ static int read_checkpoint(struct train_rank *t, uint64_t *ret_step, float **ret
 	FILE *f = fopen(path, "re");
 	int rc;
 
+	if (!f && errno == ENOENT && t->config->restarts)
+		return ABSENT;
 	if (!f)
 		return train_fail(TRAIN_USAGE, "--resume %s: %m; give a file of --save", path);
 	rc = read_header(path, f, &want, &h);
@@ -366,6 +370,8 @@ int train_checkpoint_resume(struct train_rank *t)
 	if (!rc && !sent && !result[0] && t->pipeline && t->rank == 0)
 		sent = take_stages(t, values);
 	free(values);
+	if (result[0] == ABSENT)
+		return sent;
 	if (rc || sent)
 		return rc ? rc : sent;
 	t->first_step = (uint64_t)result[1];

@@ -16,7 +16,8 @@
 /* train_checkpoint_resume - --resume: load the checkpoint
  *
  *   Call      by all ranks of world; does nothing without the option
- *   Result    parameters and optimizer state on rank 0 (of each stage), t->first_step on all ranks
+ *   Result    parameters and optimizer state on rank 0 (of each stage), t->first_step on all ranks; none if there is no
+ *             checkpoint yet and --save is the same file
  *   Returns   0 | TRAIN_USAGE (no such file, another model, ...) | TRAIN_FAILED */
 int train_checkpoint_resume(struct train_rank *t);
 

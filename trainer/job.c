@@ -47,14 +47,17 @@ struct train_job {
 	bool lenient;     /* a killed rank does not end the others */
 };
 
-/* Prints the error text. rank < 0: unknown, or an error of all ranks. Returns the exit status. */
-static int print_error(int code, int rank)
+/* Prints the error text. rank < 0: unknown, or an error of all ranks. mesh: the library's ranks may be those of a group
+ * of the mesh. Returns the exit status. */
+static int print_error(int code, int rank, bool mesh)
 {
 	const char *text = train_error();
-	char prefix[32] = "";
+	char prefix[64] = "";
 
 	if (rank >= 0)
 		snprintf(prefix, sizeof(prefix), "rank %d: ", rank);
+	if (rank >= 0 && mesh && !strncmp(text, "rank ", 5))
+		snprintf(prefix, sizeof(prefix), "rank %d, in a group of the mesh: ", rank);
 	if (!strncmp(text, prefix, strlen(prefix))) /* the library's texts name the rank */
 		prefix[0] = '\0';
 	fprintf(stderr, TOOL ": %s%s\n", prefix, text);
@@ -229,6 +232,7 @@ static int train_once(const struct train_job *job, struct train_config *config, 
 	if (!rc && t.grown) {
 		set_mesh(config, t.grown_mesh);
 		config->resume = config->save;
+		config->restarts = false;
 		*ret_world = t.grown;
 	} else if (t.grown) {
 		tuttiCommAbort(t.grown);
@@ -239,7 +243,11 @@ static int train_once(const struct train_job *job, struct train_config *config, 
 	}
 	/* ranks of one --np have the same usage error: rank 0 prints it once */
 	if (rc && (rc != TRAIN_USAGE || !job->config.np || t.world_rank == 0))
-		print_error(rc, rc == TRAIN_USAGE ? -1 : t.config->mesh ? t.world_rank : t.rank);
+		print_error(rc,
+			    rc == TRAIN_USAGE ? -1
+			    : t.config->mesh  ? t.world_rank
+					      : t.rank,
+			    t.config->mesh != NULL);
 	rc = train_is_lead(&t) && !*ret_world ? tool_output_end(TOOL, -rc) : -rc;
 	train_rank_close(&t);
 	return rc;
@@ -267,7 +275,7 @@ static int rank_main(int rank, void *ctx)
 	if (rc == TRAIN_USAGE && rank > 0)
 		return -rc;
 	if (rc)
-		return print_error(rc, rc == TRAIN_USAGE || !job->config.np ? -1 : rank);
+		return print_error(rc, rc == TRAIN_USAGE || !job->config.np ? -1 : rank, false);
 	status = train(job, comm);
 	if (train_stop_signal && !status) {
 		fflush(NULL);
@@ -317,7 +325,7 @@ static int start_ranks(struct train_job *job)
 	int rc = check(job);
 
 	if (rc)
-		return print_error(rc, -1);
+		return print_error(rc, -1, false);
 	spawn.processes = job->ranks;
 	spawn.lenient = job->lenient;
 	return job->ranks < 2 ? rank_main(0, job) : tool_spawn(&spawn);
@@ -349,14 +357,14 @@ int train_job_run(int argc, char **argv, const tuttiTrainModel_t *user)
 	if (rc)
 		return rc == 1 ? tool_output_end(TOOL, 0) : 2;
 	if (user && train_user_check(&job.config, user))
-		return print_error(TRAIN_USAGE, -1);
+		return print_error(TRAIN_USAGE, -1, false);
 	if (job.config.np && tool_is_launched_twice(TOOL, job.config.np))
 		return 2;
 	if (job.config.advise)
 		return train_advise(argc, argv, &job.config);
 	rc = load_data(&job);
 	if (rc)
-		return print_error(rc, -1);
+		return print_error(rc, -1, false);
 	rc = start_ranks(&job);
 	train_data_free(&job.data);
 	return rc;

@@ -152,6 +152,7 @@ int train_rebuild(struct train_rank *t, struct train_config *config, tuttiComm_t
 		 mesh.stages);
 	config->mesh = layout;
 	config->kill = NULL; /* the ranks have other numbers */
+	config->restarts = false;
 	if (s.whole >= 0 || s.saved)
 		config->resume = config->save;
 	config->evaluate = s.whole >= 0 && s.done >= train_steps(t);

@@ -582,5 +582,7 @@ int train_config_read(int argc, char **argv, struct train_config *ret_config)
 	rc = tool_options_read(&usage, argc, argv, ret_config);
 	if (!rc)
 		imply(ret_config);
+	ret_config->restarts = ret_config->save && ret_config->resume && !ret_config->evaluate &&
+			       !strcmp(ret_config->save, ret_config->resume);
 	return rc;
 }

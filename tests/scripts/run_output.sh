@@ -36,6 +36,21 @@ run 60 "${net[@]}" --np 2 --steps 16 --save "$out/ck/a" --save-every 2 --keep 3 
 claim "... and with their best" grep -q '^{"step":3,' "$out/ck/a-best.json"
 wrong 'add --save-every' --np 2 --steps 2 --save "$out/ck/a" --keep 2
 
+# A launcher restarts a job by its command
+for layout in "--np 2" "--np 4 --mesh data=2,pipeline=2"; do
+	restarted=(--steps 9 --save "$out/ck/again" --save-every 2 --resume "$out/ck/again" --metrics "$out/again.csv")
+	rm -f "$out/ck/again"
+	run 60 "${net[@]}" $layout "${restarted[@]}" --kill 1@6
+	claim "$layout, --resume of the file of --save: begins without a checkpoint, and is killed" \
+		eval '[ "$status" = 1 ] && [ -s "$out/ck/again" ] && ! grep -q "^resumed" "$out/log"'
+	run 60 "${net[@]}" $layout "${restarted[@]}"
+	claim "... and goes on by the same command, to the hash of an uninterrupted training" \
+		eval 'is hash "$hash" && grep -q "^resumed   after step 4" "$out/log"'
+	claim "... with the lines of all steps" [ "$(cut -d, -f1 "$out/again.csv" | sort -n | uniq | xargs)" = "step 1 2 3 4 5 6 7 8 9" ]
+done
+wrong 'none: No such file or directory; give a file of --save' --np 2 --steps 2 --resume "$out/none" --save "$out/ck/other"
+wrong 'again.none: No such file or directory' --np 2 --resume "$out/again.none" --save "$out/again.none" --evaluate
+
 # ---- the timeline ----------------------------------------------------------------------------------------------------
 
 cat >"$out/check_timeline" <<'END'

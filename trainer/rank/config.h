@@ -63,6 +63,7 @@ struct train_config {
 	const char *report;      /* a file of HTML, or NULL */
 	double progress;         /* seconds between lines of progress; 0: none */
 	const char *save, *resume;
+	bool restarts; /* resume is the file of save, and need not exist yet */
 	int64_t keep; /* checkpoints of --save-every that stay, with the best; 0: the newest alone */
 	const char *grow,
 		*join; /* directory of ranks that wait, for ranks of a training and for them; or NULL */
