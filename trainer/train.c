@@ -215,39 +215,29 @@ static int write_pages(struct train_rank *t, struct train_progress *p,
 	return !rc && t->config->timeline ? train_timeline_write(t, last) : rc;
 }
 
-/* A death does not stop the others between steps where it does not in a step: continue with them. */
-static bool regrouped(struct train_rank *t)
-{
-	return t->strategy->ask && t->strategy->fault_tolerant && train_is_recoverable(t->comm) &&
-	       !train_regroup(t);
-}
-
-/* Checks and measures the parameters. */
+/* Checks and measures the parameters. A death does not stop the others where it does not in a step. */
 static int look(struct train_rank *t, struct train_break due, struct train_step_record *record,
 		struct train_result *result)
 {
-	int rc;
+	int rc = due.check ? train_replicas_check(t, record->step, &result->hash) : TRAIN_OK;
 
-	do {
-		rc = due.check ? train_replicas_check(t, record->step, &result->hash) : TRAIN_OK;
-		if (!rc && due.evaluate)
-			rc = train_evaluate(t, &record->accuracy, &record->test_loss);
-	} while (rc && regrouped(t));
-	return rc;
+	if (!rc && due.evaluate)
+		rc = train_evaluate(t, &record->accuracy, &record->test_loss);
+	if (!rc || !t->strategy->ask || !t->strategy->fault_tolerant ||
+	    !train_is_recoverable(t->comm) || train_regroup(t))
+		return rc;
+	return look(t, due, record, result);
 }
 
-/* Shows the evaluation in --report, and the steps before it in --timeline. */
-static int show(struct train_rank *t, struct train_progress *p,
-		const struct train_step_record *record)
+/* Shows the evaluation in --report, and the steps before it in --timeline. A death is an error of this call on some
+ * ranks only: all of them recover from it in the next one. */
+static void show(struct train_rank *t, struct train_progress *p,
+		 const struct train_step_record *record)
 {
 	struct train_result result = { 0 };
-	int rc;
 
 	fill_result(t, p, record, &result);
-	do
-		rc = write_pages(t, p, &result, false);
-	while (rc && regrouped(t));
-	return rc;
+	write_pages(t, p, &result, false);
 }
 
 static int save(struct train_rank *t, struct train_progress *p,
@@ -297,7 +287,7 @@ static int between_steps(struct train_rank *t, struct train_progress *p, struct 
 		train_run_report_add(p->report, record);
 	}
 	if (!rc && due.evaluate && !due.last)
-		rc = show(t, p, record);
+		show(t, p, record);
 	return rc;
 }
 

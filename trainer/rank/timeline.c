@@ -214,7 +214,7 @@ static int write_due(struct train_timeline *l, const char *path)
 /* Rank 0: writes what is due; on failure it stays due. */
 static int write_file(struct train_timeline *l, const char *path, bool last)
 {
-	if (!last && !is_file(path))
+	if (!l->late || (!last && !is_file(path)))
 		return TRAIN_OK;
 	if (!write_due(l, path)) {
 		l->begun = true;
@@ -279,7 +279,7 @@ int train_timeline_write(struct train_rank *t, bool last)
 {
 	tuttiComm_t comm = comm_of(t);
 	struct timeline_head own, *heads;
-	int ranks, rc = train_check(tuttiCommCount(comm, &ranks), comm);
+	int ranks, written = TRAIN_OK, rc = train_check(tuttiCommCount(comm, &ranks), comm);
 
 	if (rc)
 		return rc;
@@ -288,9 +288,10 @@ int train_timeline_write(struct train_rank *t, bool last)
 		return train_fail(TRAIN_FAILED, "no memory for a timeline");
 	make_head(t, &own);
 	rc = train_check(tuttiAllGather(&own, heads, sizeof(own), tuttiUint8, comm, NULL), comm);
-	if (!rc && train_is_lead(t))
+	if (!rc && train_is_lead(t)) {
 		rc = gather(t, heads, ranks);
-	else if (!rc && own.spans)
+		written = write_file(&t->timeline, t->config->timeline, last && !rc);
+	} else if (!rc && own.spans)
 		rc = train_check(tuttiSend(t->timeline.span, own.spans * sizeof(struct train_span),
 					   tuttiUint8, 0, comm, NULL),
 				 comm);
@@ -298,5 +299,5 @@ int train_timeline_write(struct train_rank *t, bool last)
 	if (rc)
 		return rc;
 	t->timeline.n = 0;
-	return train_is_lead(t) ? write_file(&t->timeline, t->config->timeline, last) : TRAIN_OK;
+	return written;
 }

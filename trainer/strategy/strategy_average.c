@@ -53,7 +53,7 @@ static int check_alpha(const struct train_rank *t)
 		return TRAIN_OK;
 	return train_fail(TRAIN_USAGE,
 			  "--alpha %g: easgd diverges on %d ranks unless alpha is below %g; use "
-			  "that or less, or omit the option for %.2g",
+			  "less, or omit the option for %.2g",
 			  t->config->alpha, t->nranks, 2.0 / t->nranks, EASGD_BETA / t->nranks);
 }
 

@@ -69,7 +69,8 @@ static int spare_open(struct train_rank *t)
 	if (c->record && t->rank == 0 && !(s->record = fopen(c->record, "we")))
 		return train_fail(TRAIN_USAGE, "--record %s: %m", c->record);
 	if (c->replay && !(s->replay = fopen(c->replay, "re")))
-		return train_fail(TRAIN_USAGE, "--replay %s: %m", c->replay);
+		return train_fail(TRAIN_USAGE, "--replay %s: %m; give a file of --record",
+				  c->replay);
 	if (s->record)
 		train_arrival_order_write_head(s->record, t, t->nranks);
 	if (s->replay && (rc = train_arrival_order_check_head(s->replay, c->replay, t, t->nranks)))
