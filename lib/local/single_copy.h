@@ -11,6 +11,7 @@
 #ifndef TT_SINGLE_COPY_H
 #define TT_SINGLE_COPY_H
 
+#include "base/trial.h"
 #include "local/form.h"
 #include "run/op.h"
 
@@ -27,18 +28,10 @@ enum tt_smsc_phase {
  * peers' memory */
 enum tt_smsc_by { TT_BY_MESSAGES, TT_BY_READING, TT_BY_ALL };
 
-/* Measured calls of one collective and size, in place or not. Counters of calls are equal on all
- * ranks. */
+/* Calls of one collective and size, in place or not: the times are this rank's, all else is equal on all ranks. */
 struct tt_smsc_trial {
-	uint32_t ns[TT_BY_ALL][2]; /* this rank's last two calls of each way */
-	bool windows;              /* agreed: the calls are on windows, not on ordinary memory */
-	bool timed;                /* the current call is measured */
-	/* agreed: the way of calls now; the faster way, as far as is known */
-	uint8_t way, prefers;
-	bool judged; /* agreed: a trial is over */
-	bool won;    /* agreed: the other way has won its last trial */
-	/* calls until the next trial begins or ends; calls between two trials (0: no trial yet) */
-	uint32_t left, gap;
+	struct tt_trial trial;
+	bool windows; /* the calls are on windows, not on ordinary memory */
 };
 #define TT_SMSC_SIZES 6
 struct tt_smsc_history {
@@ -51,7 +44,7 @@ struct tt_smsc_history {
 struct tt_smsc_addresses {
 	struct tt_peer_memory in, out;
 	bool in_place, insists;    /* insists: TUTTI_CMA=on */
-	uint32_t ns[2][TT_BY_ALL]; /* least times measured, as in struct tt_smsc_trial */
+	uint32_t ns[2][TT_BY_ALL]; /* least times measured, as in struct tt_trial */
 };
 
 #define TT_SMSC_BOUNCED (128u << 10) /* bytes of a slice in the bounce buffer, which stays in L2 */

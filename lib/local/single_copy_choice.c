@@ -4,16 +4,10 @@
  * Called by single_copy.c, when the address exchange is done and ranks can read each other. The
  * kernel's copy moves a byte once where messages move it twice, but it looks up every page, only
  * the reader works, and caches are used differently: the faster way depends on the machine, the
- * collective, the size, and on whether the call is in place. So both ways are tried for some calls
- * each, and the faster one is taken; the other is tried again now and then, since the load of the
- * machine changes. The first way tried is the faster one of the next smaller size.
- *
- * Calls of one way follow each other, and the first is not timed: slots and pages are in no cache
- * then (messages, n = 2, in place, 1 MiB: 322 us after a call that read, 196 after a call by
- * messages; single calls in between would always seem slow). The least of the last two calls of
- * either way are compared, which are close to each other in time. The slower way must win two
- * trials in a row to be taken, since other load on the machine decides some trials. A rank posts
- * its measurements in the next address exchange, so all ranks sum the same numbers and decide
+ * collective, the size, and on whether the call is in place. So both ways are tried (base/trial.h).
+ * The first way tried is the faster one of the next smaller size. The first call of a trial is slower, since slots
+ * and pages are in no cache (messages, n = 2, in place, 1 MiB: 322 us after a call that read, 196 after a call by
+ * messages). A rank posts its measurements in the next address exchange, so all ranks sum the same numbers and decide
  * alike.
  *
  * Where ranks share cores, sums by reading were never faster by more than the cost of the exchanges
@@ -29,12 +23,6 @@
  */
 #include "local/single_copy.h"
 #include "local/ways.h"
-
-#define TRY 3 /* calls of a trial */
-/* calls until the next trial: SOON after one that the other way has won; doubled after each that it
- * has lost, up to LATE */
-#define SOON 8
-#define LATE 128
 
 static struct tt_smsc_history *history_of(const struct tt_op *op)
 {
@@ -82,7 +70,7 @@ void tt_smsc_note(const struct tt_op *op, bool in_vain)
 	const struct tt_smsc_trial *t = op->comm->single_copy->trial;
 	struct tt_smsc_history *w = history_of(op);
 
-	if (t && t->prefers == TT_BY_READING)
+	if (t && t->trial.prefers == TT_BY_READING)
 		in_vain = false;
 	w->in_vain = in_vain ? w->in_vain + 1 : 0;
 }
@@ -97,11 +85,6 @@ static bool in_place(const struct tt_op *op)
 	return in == out || in == out + mine || out == in + mine;
 }
 
-static uint32_t least_of(const uint32_t ns[2])
-{
-	return ns[0] < ns[1] ? ns[0] : ns[1];
-}
-
 void tt_smsc_report(const struct tt_op *op, struct tt_smsc_addresses *mine)
 {
 	const struct tt_smsc_history *w = history_of(op);
@@ -109,58 +92,17 @@ void tt_smsc_report(const struct tt_op *op, struct tt_smsc_addresses *mine)
 	mine->in_place = in_place(op);
 	mine->insists = op->comm->settings.cma == TT_CMA_ON;
 	for (int place = 0; place < 2; place++)
-		for (int way = 0; way < TT_BY_ALL; way++)
-			mine->ns[place][way] = least_of(w->trial[place].ns[way]);
+		for (unsigned way = 0; way < TT_BY_ALL; way++)
+			mine->ns[place][way] = tt_trial_least(&w->trial[place].trial, way);
 }
 
-/* A trial of the other way is over; the first one decides at once. */
-static void judge(struct tt_smsc_trial *t, const uint64_t ns[TT_BY_ALL])
+/* smaller: the trial of the next smaller size, or NULL */
+static void begin(struct tt_smsc_trial *t, const struct tt_smsc_trial *smaller)
 {
-	bool wins = ns[!t->prefers] < ns[t->prefers];
-
-	t->gap = wins ? SOON : t->gap < LATE ? 2 * t->gap : LATE;
-	if (wins && !t->won && t->judged) {
-		t->won = true; /* once more */
-	} else {
-		t->prefers ^= wins;
-		t->won = false;
-	}
-	t->judged = true;
-	t->way = t->prefers;
-	t->left = t->won ? SOON : t->gap;
-}
-
-/* The calls between two trials, or of a trial, are over; ns: sums of the times of all ranks. */
-static void next_stretch(struct tt_smsc_trial *t, const struct tt_smsc_trial *smaller,
-			 const uint64_t ns[TT_BY_ALL])
-{
-	bool known = smaller && smaller->judged && smaller->windows == t->windows;
-
-	if (t->gap == 0) { /* the first call */
-		t->gap = SOON;
-		t->way = t->prefers = known        ? smaller->prefers
-				      : t->windows ? TT_BY_READING
-						   : TT_BY_MESSAGES;
-		t->left = TRY;
-	} else if (t->way == t->prefers) {
-		t->way = !t->prefers;
-		t->left = TRY;
-	} else {
-		judge(t, ns);
-	}
-}
-
-static enum tt_smsc_by next_way(struct tt_smsc_trial *t, const struct tt_smsc_trial *smaller,
-				const uint64_t ns[TT_BY_ALL])
-{
-	uint8_t before = t->way;
-	bool first = t->gap == 0;
-
-	if (t->left == 0)
-		next_stretch(t, smaller, ns);
-	t->left--;
-	t->timed = !first && t->way == before;
-	return t->way;
+	if (smaller && smaller->trial.judged && smaller->windows == t->windows)
+		tt_trial_begin(&t->trial, smaller->trial.prefers);
+	else
+		tt_trial_begin(&t->trial, t->windows ? TT_BY_READING : TT_BY_MESSAGES);
 }
 
 /* Windows: is an allreduce by slots tried? */
@@ -206,7 +148,9 @@ enum tt_smsc_by tt_smsc_choose(struct tt_op *op)
 		for (int way = 0; way < TT_BY_ALL; way++)
 			ns[way] += s->of[r].ns[place][way];
 	s->trial = trial_of(op, place);
-	s->way = next_way(s->trial, first_of_sizes(op, w) ? NULL : &w[-1].trial[place], ns);
+	if (!s->trial->trial.gap)
+		begin(s->trial, first_of_sizes(op, w) ? NULL : &w[-1].trial[place]);
+	s->way = tt_trial_next(&s->trial->trial, ns);
 	s->exchanged_ns = tt_now_ns();
 	return s->way;
 }
@@ -214,19 +158,14 @@ enum tt_smsc_by tt_smsc_choose(struct tt_op *op)
 void tt_smsc_measure(const struct tt_op *op)
 {
 	const struct tt_single_copy *s = op->comm->single_copy;
-	struct tt_smsc_trial *t = s->trial;
-	uint64_t took = tt_now_ns() - s->exchanged_ns;
-	uint32_t *ns = t->ns[s->way];
+	struct tt_trial *t = &s->trial->trial;
 	static const char *const names[TT_BY_ALL] = {
 		[TT_BY_MESSAGES] = "messages", [TT_BY_READING] = "reading"
 	};
 
-	if (!t->timed)
-		return;
-	ns[1] = ns[0];
-	ns[0] = took < UINT32_MAX ? (uint32_t)took : UINT32_MAX;
-	if (t->left == 0)
+	tt_trial_note(t, tt_now_ns() - s->exchanged_ns);
+	if (t->left == 0 && tt_trial_is_timed(t))
 		tt_log(TT_LOG_DEBUG, "rank %d: %s of %zu bytes by %s: %u and %u us", op->comm->rank,
 		       tt_collective_name(op->call.request->collective), op->bound.block,
-		       names[s->way], ns[1] / 1000, ns[0] / 1000);
+		       names[s->way], t->ns[s->way][1] / 1000, t->ns[s->way][0] / 1000);
 }
