@@ -21,26 +21,27 @@
 #include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/uio.h>
 #include <unistd.h>
 
 const char *const failing_name[FAILING_KINDS] = {
-	[FAILING_MEMORY] = "memory",   [FAILING_OPENSSL_MEMORY] = "OpenSSL's memory",
-	[FAILING_SOCKET] = "socket",   [FAILING_LISTEN] = "bind and listen",
-	[FAILING_ACCEPT] = "accept",   [FAILING_CONNECT] = "connect",
-	[FAILING_EPOLL] = "epoll",     [FAILING_SEND] = "send and write",
-	[FAILING_RECV] = "recv",       [FAILING_THREAD] = "threads",
-	[FAILING_MMAP] = "mmap",       [FAILING_FILE] = "files",
-	[FAILING_NAMES] = "addresses",
+	[FAILING_MEMORY] = "memory",       [FAILING_OPENSSL_MEMORY] = "OpenSSL's memory",
+	[FAILING_SOCKET] = "socket",       [FAILING_LISTEN] = "bind and listen",
+	[FAILING_ACCEPT] = "accept",       [FAILING_CONNECT] = "connect",
+	[FAILING_EPOLL] = "epoll",         [FAILING_SEND] = "send and write",
+	[FAILING_RECV] = "recv",           [FAILING_THREAD] = "threads",
+	[FAILING_MMAP] = "mmap",           [FAILING_FILE] = "files",
+	[FAILING_READ] = "reads of peers", [FAILING_NAMES] = "addresses",
 };
 
 static const int reason[FAILING_KINDS] = {
-	[FAILING_MEMORY] = ENOMEM,    [FAILING_OPENSSL_MEMORY] = ENOMEM,
-	[FAILING_SOCKET] = EMFILE,    [FAILING_LISTEN] = EADDRINUSE,
-	[FAILING_ACCEPT] = EMFILE,    [FAILING_CONNECT] = EADDRNOTAVAIL,
-	[FAILING_EPOLL] = ENOSPC,     [FAILING_SEND] = ENOBUFS,
-	[FAILING_RECV] = ENOMEM,      [FAILING_THREAD] = EAGAIN,
-	[FAILING_MMAP] = ENOMEM,      [FAILING_FILE] = ENOSPC,
-	[FAILING_NAMES] = EAI_MEMORY,
+	[FAILING_MEMORY] = ENOMEM, [FAILING_OPENSSL_MEMORY] = ENOMEM,
+	[FAILING_SOCKET] = EMFILE, [FAILING_LISTEN] = EADDRINUSE,
+	[FAILING_ACCEPT] = EMFILE, [FAILING_CONNECT] = EADDRNOTAVAIL,
+	[FAILING_EPOLL] = ENOSPC,  [FAILING_SEND] = ENOBUFS,
+	[FAILING_RECV] = ENOMEM,   [FAILING_THREAD] = EAGAIN,
+	[FAILING_MMAP] = ENOMEM,   [FAILING_FILE] = ENOSPC,
+	[FAILING_READ] = EPERM,    [FAILING_NAMES] = EAI_MEMORY,
 };
 
 static struct {
@@ -175,6 +176,11 @@ ssize_t __wrap_write(int fd, const void *data, size_t bytes)
 		return -1;
 	return __real_write(fd, data, bytes);
 }
+
+WRAP(FAILING_READ, -1, ssize_t, process_vm_readv,
+     (pid_t pid, const struct iovec *local, unsigned long nlocal, const struct iovec *remote,
+      unsigned long nremote, unsigned long flags),
+     (pid, local, nlocal, remote, nremote, flags))
 
 /* ---- waiting --------------------------------------------------------------------------------- */
 

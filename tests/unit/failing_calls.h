@@ -22,6 +22,7 @@ enum failing_kind {
 	FAILING_THREAD,
 	FAILING_MMAP,
 	FAILING_FILE, /* open, fopen, fdopen, memfd_create, ftruncate, fallocate, fwrite, fsync, rename */
+	FAILING_READ,  /* process_vm_readv */
 	FAILING_NAMES, /* getifaddrs, getaddrinfo */
 	FAILING_KINDS
 };

@@ -91,18 +91,30 @@ static int allreduce(tuttiComm_t comm, size_t count)
 	return rc;
 }
 
-/* A send and a receive in one group */
+/* Sends and receives in groups: a short message, and long ones, of which a receiver reads some where it may */
 static int exchange(tuttiComm_t comm)
 {
-	int n = 0, me = 0, got = -1, rc;
+	static int out[LARGE], in[LARGE];
+	int n = 0, me = 0, rc = 0, next, before;
 
 	tuttiCommCount(comm, &n);
 	tuttiCommUserRank(comm, &me);
-	tuttiGroupStart();
-	tuttiSend(&me, 1, tuttiInt32, (me + 1) % n, comm, NULL);
-	tuttiRecv(&got, 1, tuttiInt32, (me + n - 1) % n, comm, NULL);
-	rc = tuttiGroupEnd();
-	return rc || got == (me + n - 1) % n ? rc : WRONG;
+	next = (me + 1) % n;
+	before = (me + n - 1) % n;
+	for (int i = 0; i < 8 && !rc; i++) {
+		size_t count = i ? LARGE : 1;
+
+		for (size_t k = 0; k < count; k++)
+			out[k] = me + i + (int)k;
+		tuttiGroupStart();
+		tuttiSend(out, count, tuttiInt32, next, comm, NULL);
+		tuttiRecv(in, count, tuttiInt32, before, comm, NULL);
+		rc = tuttiGroupEnd();
+		for (size_t k = 0; k < count && !rc; k++)
+			if (in[k] != before + i + (int)k)
+				rc = WRONG;
+	}
+	return rc;
 }
 
 static int messages(tuttiComm_t comm)
@@ -343,6 +355,7 @@ static void fail_each_call(enum failing_phase phase, int victim)
 	run_case(c);
 	for (int i = 0; i < FAILING_KINDS; i++)
 		calls[i] = c->calls[i];
+	cr_assert(calls[FAILING_READ] > 0 || phase != ALLREDUCE_SHM);
 	for (int i = 0; i < 2 * FAILING_KINDS; i++)
 		for (long k = 1; k <= calls[i / 2]; k = next_call(i / 2, k, calls[i / 2], i % 2)) {
 			*c = (struct failing_case){ .phase = phase,

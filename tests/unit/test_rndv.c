@@ -1,10 +1,20 @@
 /*
- * test_rndv.c - the rendezvous of long messages in shared memory: values, which way was taken, and messages that
- * their sender gives up
+ * test_rndv.c - the rendezvous of long messages in shared memory: values, which way was taken, reads that fail, and
+ * messages that their sender gives up
+ *
+ * The linker gives the library's calls of process_vm_readv to this file (--wrap).
  */
 #include <criterion/criterion.h>
+#include <errno.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <sys/uio.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include "comm/comm.h"
 #include "run/op.h"
@@ -12,6 +22,37 @@
 #include "tests/support/must.h"
 #include "tests/support/ranks.h"
 #include "transports/shm/shm_ring.h"
+
+/* From call number `at` on, 0: never. part: that call reads a part of its bytes, and the next one fails. why: an errno,
+ * 0: none fails */
+static struct {
+	_Atomic long calls;
+	long at;
+	bool part;
+	int why;
+} reads;
+
+ssize_t __real_process_vm_readv(pid_t pid, const struct iovec *local, unsigned long nlocal,
+				const struct iovec *remote, unsigned long nremote,
+				unsigned long flags);
+ssize_t __wrap_process_vm_readv(pid_t pid, const struct iovec *local, unsigned long nlocal,
+				const struct iovec *remote, unsigned long nremote,
+				unsigned long flags);
+ssize_t __wrap_process_vm_readv(pid_t pid, const struct iovec *local, unsigned long nlocal,
+				const struct iovec *remote, unsigned long nremote,
+				unsigned long flags)
+{
+	long number = ++reads.calls;
+	struct iovec half = { local->iov_base, local->iov_len / 2 + 1 };
+
+	if (reads.part && number == reads.at)
+		return __real_process_vm_readv(pid, &half, 1, remote, nremote, flags);
+	if (reads.at && reads.why && number >= reads.at) {
+		errno = reads.why;
+		return -1;
+	}
+	return __real_process_vm_readv(pid, local, nlocal, remote, nremote, flags);
+}
 
 static int element(int seed, size_t i)
 {
@@ -42,7 +83,7 @@ struct messages {
 static bool both_tried(tuttiComm_t c, int peer)
 {
 	struct tt_link *l = tt_path_link(&c->paths.path[c->paths.p2p_path], TT_P2P_CHANNEL, peer);
-	const struct tt_shm_trial *t = ((struct tt_shm_link *)l)->rndv.trial;
+	const struct tt_trial *t = ((struct tt_shm_link *)l)->rndv.trial;
 
 	return t[0].judged && t[1].judged;
 }
@@ -94,17 +135,143 @@ Test(rndv, long_messages_are_read_where_that_is_faster, .timeout = 200)
 		}
 }
 
-/* Rank 0 gives up a message that rank 1 has not received, and uses its buffer again. */
-static int give_up(tuttiComm_t *comm, int rank, int n, void *arg)
+/* Messages of 1 to 4 MiB around the ring, from this buffer. 0, or a line number; *ret_read: messages that were read */
+static int exchange(tuttiComm_t c, int rank, int n, int *in, int first, int messages, int *ret_read)
+{
+	const size_t most = 1100000;
+	int *out = malloc(most * sizeof(int)), next = (rank + 1) % n, before = (rank + n - 1) % n;
+
+	WANT(out);
+	for (int i = first; i < first + messages; i++) {
+		size_t count = i % 2 ? most : 300000;
+		uint64_t so_far = c->paths.slots->read_bytes;
+
+		fill(in, rank + i, count);
+		MUST(tuttiGroupStart());
+		MUST(tuttiSend(in, count, tuttiInt32, next, c, NULL));
+		MUST(tuttiRecv(out, count, tuttiInt32, before, c, NULL));
+		MUST(tuttiGroupEnd());
+		WANT(holds(out, before + i, count));
+		*ret_read += c->paths.slots->read_bytes > so_far;
+	}
+	free(out);
+	return 0;
+}
+
+enum { BUFFER = 4400000, FEW = 8 };
+
+static int fail_reads(tuttiComm_t *comm, int rank, int n, void *arg)
+{
+	int *in = malloc(BUFFER), read = 0, rc;
+
+	(void)arg;
+	WANT(in);
+	reads.calls = 0;
+	rc = exchange(*comm, rank, n, in, 0, FEW, &read);
+	free(in);
+	WANT(reads.calls >= reads.at);
+	WANT(reads.why ? read <= reads.at : read >= FEW - 1);
+	return rc;
+}
+
+Test(rndv, a_tile_that_cannot_be_read_is_copied_by_its_sender, .timeout = 200)
+{
+	static const int why[] = { EPERM, EFAULT, ESRCH, ENOMEM, 0 };
+
+	setenv("TUTTI_CMA", "on", 1);
+	for (int n = 2; n <= 4; n += 2)
+		for (int i = 0; i < 5; i++)
+			for (int at = 1; at <= 5; at++) {
+				struct ranks r = { .n = n, .transport = "shm" };
+
+				reads.at = at;
+				reads.why = why[i];
+				reads.part = at > 1 && (!why[i] || at % 2);
+				cr_expect_eq(ranks_run(&r, fail_reads), 0, "%d ranks, %s, call %d",
+					     n, strerror(why[i]), at);
+			}
+}
+
+/* The kernel reads no secret memory for others, as it reads no mapping of a device; the process itself may. */
+static int send_secrets(tuttiComm_t *comm, int rank, int n, void *arg)
+{
+	int fd = (int)syscall(SYS_memfd_secret, 0), *in, *ordinary = malloc(BUFFER), read = 0, rc;
+
+	(void)arg;
+	WANT(ordinary && fd >= 0 && !ftruncate(fd, BUFFER));
+	in = mmap(NULL, BUFFER, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	WANT(in != MAP_FAILED);
+	rc = exchange(*comm, rank, n, rank ? ordinary : in, 0, FEW, &read);
+	WANT(rank == 1 ? read == 0 : read >= FEW - 1);
+	munmap(in, BUFFER);
+	close(fd);
+	free(ordinary);
+	return rc;
+}
+
+Test(rndv, a_buffer_that_no_peer_can_read_is_copied_by_its_owner, .timeout = 60)
+{
+	int fd = (int)syscall(SYS_memfd_secret, 0);
+	struct ranks r = { .n = 2, .transport = "shm" };
+
+	if (fd < 0)
+		cr_skip_test("no secret memory: memfd_secret: %s", strerror(errno));
+	close(fd);
+	setenv("TUTTI_CMA", "on", 1);
+	cr_expect_eq(ranks_run(&r, send_secrets), 0);
+}
+
+/* Another process has the number of rank 0's, and what rank 0 had at the same addresses. */
+static int take_number(tuttiComm_t *comm, int rank, int n, void *arg)
+{
+	struct tt_shm_ep *ep = (struct tt_shm_ep *)(*comm)->paths.slots;
+	int *in = malloc(BUFFER), read = 0, rc;
+	pid_t child = -1;
+
+	(void)arg;
+	WANT(in);
+	rc = exchange(*comm, rank, n, in, 0, FEW, &read);
+	if (!rank) {
+		child = fork();
+		if (!child) {
+			prctl(PR_SET_PDEATHSIG, SIGKILL);
+			raise(SIGSTOP);
+			_exit(0);
+		}
+		WANT(child > 0 && waitpid(child, NULL, WUNTRACED) == child);
+		ep->bell->pid = child;
+	}
+	MUST(tuttiBarrier(*comm, NULL));
+	WANT(read >= FEW - 1);
+	read = 0;
+	rc = rc ? rc : exchange(*comm, rank, n, in, FEW, FEW, &read);
+	if (child > 0)
+		WANT(!kill(child, SIGKILL) && waitpid(child, NULL, 0) == child);
+	WANT(rank == 1 ? read == 0 : read >= FEW - 1);
+	free(in);
+	return rc;
+}
+
+Test(rndv, a_process_that_has_the_number_of_the_senders_is_not_read, .timeout = 60)
+{
+	struct ranks r = { .n = 2, .transport = "shm" };
+
+	setenv("TUTTI_CMA", "on", 1);
+	cr_expect_eq(ranks_run(&r, take_number), 0);
+}
+
+/* The tile of an RTS is refused when all cells that the sender may take are behind it. */
+static int fill_the_ring(tuttiComm_t *comm, int rank, int n, void *arg)
 {
 	enum { TILE = 65536, WHOLE = 2 << 20 };
 	struct tt_link *l;
 	char *buffer = malloc(WHOLE);
-	int rc, x = 0;
+	_Atomic int *tiles = arg;
+	int x = 0;
 
-	(void)n, (void)arg;
+	(void)n;
 	WANT(buffer);
-	memset(buffer, rank, WHOLE);
+	memset(buffer, 1 + rank, WHOLE);
 	MUST(rank ? tuttiRecv(&x, 1, tuttiInt32, 0, *comm, NULL)
 		  : tuttiSend(&x, 1, tuttiInt32, 1, *comm, NULL));
 	l = tt_path_link(&(*comm)->paths.path[(*comm)->paths.p2p_path], TT_P2P_CHANNEL, !rank);
@@ -112,26 +279,110 @@ static int give_up(tuttiComm_t *comm, int rank, int n, void *arg)
 	if (!rank) {
 		l->sending = WHOLE;
 		l->sending_from = buffer;
-		WANT(l->t->post(l, buffer, TILE, 7) == 1 && l->completed < l->posted);
-		l->t->zcopy_ops->abandon(l->ep);
-		memset(buffer, 9, WHOLE);
+		WANT(l->t->post(l, buffer, TILE, 7) == 1);
+		*tiles = 1;
+		while (l->t->put(l, buffer, TILE, 7))
+			++*tiles;
+		MUST(tuttiBarrier(*comm, NULL));
+		MUST(tuttiBarrier(*comm, NULL));
+		WANT(l->t->progress(l->ep) > 0 && l->completed == l->posted);
 		MUST(tuttiBarrier(*comm, NULL));
 	} else {
+		reads.at = 1;
 		MUST(tuttiBarrier(*comm, NULL));
-		l->receiving = WHOLE;
-		rc = l->t->get(l, buffer, TILE, 7, false);
-		WANT(rc == TT_REMOTE && strstr(tt_error_text(), "rank 0 has given up its message"));
+		WANT(*tiles > 1 && l->t->get(l, buffer, TILE, 7, false) == 0);
+		MUST(tuttiBarrier(*comm, NULL));
+		MUST(tuttiBarrier(*comm, NULL));
+		for (int i = 0; i < *tiles; i++) {
+			memset(buffer, 0, TILE);
+			WANT(l->t->get(l, buffer, TILE, 7, true) == 1);
+			WANT(buffer[0] == 1 && buffer[TILE - 1] == 1);
+		}
+		WANT(l->t->get(l, buffer, TILE, 7, true) == 0);
 	}
 	MUST(tuttiBarrier(*comm, NULL));
 	free(buffer);
 	return 0;
 }
 
+Test(rndv, a_cell_is_left_for_a_tile_that_cannot_be_read, .timeout = 60)
+{
+	_Atomic int tiles;
+	struct ranks r = { .n = 2, .transport = "shm", .threads = true, .arg = &tiles };
+
+	reads.why = EFAULT;
+	cr_expect_eq(ranks_run(&r, fill_the_ring), 0);
+}
+
+/* Rank 0 gives up a message, and uses its buffer again: before rank 1 has read it; before its read, which fails; after
+ * that read, which has failed; after rank 1 has read all of it ahead, with the first of two tiles. */
+enum giving_up { UNREAD, BEFORE_FAILURE, REFUSED, READ_AHEAD };
+
+static int give_up(tuttiComm_t *comm, int rank, int n, void *arg)
+{
+	enum { TILE = 65536, WHOLE = 2 << 20 };
+	enum giving_up when = *(const enum giving_up *)arg;
+	struct tt_link *l;
+	char *buffer = mmap(NULL, WHOLE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1,
+			    0);
+	int rc, x = 0;
+
+	(void)n;
+	WANT(buffer != MAP_FAILED);
+	memset(buffer, 1 + rank, WHOLE);
+	MUST(rank ? tuttiRecv(&x, 1, tuttiInt32, 0, *comm, NULL)
+		  : tuttiSend(&x, 1, tuttiInt32, 1, *comm, NULL));
+	l = tt_path_link(&(*comm)->paths.path[(*comm)->paths.p2p_path], TT_P2P_CHANNEL, !rank);
+	WANT(l && l->t->post);
+	if (!rank) {
+		l->sending = WHOLE;
+		l->sending_from = buffer;
+		WANT(l->t->post(l, buffer, TILE, 7) == 1 &&
+		     l->t->post(l, buffer + TILE, TILE, 7) == 1 && l->completed < l->posted);
+		MUST(tuttiBarrier(*comm, NULL));
+		MUST(tuttiBarrier(*comm, NULL));
+		l->t->zcopy_ops->abandon(l->ep);
+		if (when == READ_AHEAD)
+			memset(buffer, 9, WHOLE);
+		else
+			munmap(buffer, WHOLE); /* a read, or a copy, of it fails */
+		WANT(l->t->progress(l->ep) >= 0);
+		MUST(tuttiBarrier(*comm, NULL));
+		MUST(tuttiBarrier(*comm, NULL));
+		return 0;
+	}
+	l->receiving = WHOLE;
+	MUST(tuttiBarrier(*comm, NULL));
+	reads.at = when == REFUSED;
+	if (when == REFUSED)
+		WANT(l->t->get(l, buffer, TILE, 7, false) == 0);
+	if (when == READ_AHEAD)
+		WANT(l->t->get(l, buffer, TILE, 7, false) == 1);
+	MUST(tuttiBarrier(*comm, NULL));
+	MUST(tuttiBarrier(*comm, NULL));
+	reads.at = when == BEFORE_FAILURE;
+	rc = l->t->get(l, buffer + (when == READ_AHEAD ? TILE : 0), TILE, 7, false);
+	if (when == READ_AHEAD) {
+		WANT(rc == 1);
+		for (int i = 0; i < 2 * TILE; i++)
+			WANT(buffer[i] == 1);
+	} else {
+		WANT(rc == TT_REMOTE && strstr(tt_error_text(), "rank 0 has given up its message"));
+	}
+	MUST(tuttiBarrier(*comm, NULL));
+	munmap(buffer, WHOLE);
+	return 0;
+}
+
 Test(rndv, a_message_that_its_sender_gives_up_is_not_read, .timeout = 60)
 {
-	struct ranks r = { .n = 2, .transport = "shm", .threads = true };
+	for (enum giving_up when = UNREAD; when <= READ_AHEAD; when++) {
+		struct ranks r = { .n = 2, .transport = "shm", .threads = when % 2, .arg = &when };
 
-	cr_expect_eq(ranks_run(&r, give_up), 0);
+		reads.why = EFAULT;
+		reads.calls = reads.at = 0;
+		cr_expect_eq(ranks_run(&r, give_up), 0, "case %d", when);
+	}
 }
 
 /* A rank that only sends, and has a core of its own, copies; so does one whose buffer is still filled from a device. */

@@ -42,11 +42,6 @@
 #include "mem/copy.h"
 #include "transports/shm/shm_ring.h"
 
-static struct tt_shm_line *line_at(struct tt_shm_ring *ring, uint64_t number)
-{
-	return &ring->lines[number % TT_SHM_LINES];
-}
-
 /* Lines of a message; 1 also for a message in a cell. */
 static unsigned spread_of(size_t bytes)
 {
@@ -121,13 +116,6 @@ static void give_back(struct tt_shm_cells *s, uint64_t line, bool kept)
 	s->taken_by[line % TT_SHM_LINES] = 0;
 }
 
-static void complete_rts(struct tt_shm_link *l, uint64_t line)
-{
-	l->rts &= ~(1ull << (line % TT_SHM_LINES));
-	l->base.completed++;
-	((struct tt_shm_ep *)l->base.ep)->nrts--;
-}
-
 /* Free the lines and cells that the reader has released. */
 static void reclaim(struct tt_shm_link *l)
 {
@@ -140,8 +128,10 @@ static void reclaim(struct tt_shm_link *l)
 		give_back(&l->small, l->drained, keeps);
 		give_back(&l->large, l->drained, keeps);
 		if (tt_unlikely(l->rts >> (l->drained % TT_SHM_LINES) & 1))
-			complete_rts(l, l->drained);
+			tt_shm_rndv_complete(l, l->drained);
 	}
+	if (tt_unlikely(l->rts) && tt_shm_rndv_copy(l))
+		wake_reader(l);
 }
 
 static struct tt_shm_cells *cells_for(struct tt_shm_link *l, size_t bytes)
@@ -183,6 +173,12 @@ static bool pick_theirs(struct tt_shm_link *l, struct tt_shm_cells *s)
 	return true;
 }
 
+/* Is a large cell left for the tile of an RTS that the reader refuses? */
+static bool leaves_one(const struct tt_shm_link *l, const struct tt_shm_cells *s)
+{
+	return !l->rts || s != &l->large || s->claimed - (uint32_t)__builtin_popcount(s->busy) >= 2;
+}
+
 /* Take the lowest free cell: sets room and taken. */
 static bool pick(struct tt_shm_link *l, struct tt_shm_cells *s, size_t bytes)
 {
@@ -193,7 +189,8 @@ static bool pick(struct tt_shm_link *l, struct tt_shm_cells *s, size_t bytes)
 	if (in_flight & (in_flight - 1))
 		reclaim(l);
 	i = s->busy == UINT32_MAX ? 32 : (uint32_t)__builtin_ctz(~s->busy);
-	if (i >= s->claimed || i >= most_of(s, bytes) || l->sent - l->drained == TT_SHM_LINES)
+	if (i >= s->claimed || i >= most_of(s, bytes) || l->sent - l->drained == TT_SHM_LINES ||
+	    tt_unlikely(!leaves_one(l, s)))
 		return false;
 	s->taken = 1u << i;
 	l->room = s->at + i * s->bytes;
@@ -245,7 +242,7 @@ void *tt_shm_reserve(struct tt_link *link, size_t bytes)
 	if (tt_unlikely(!find_room(l, bytes)) && !make_room(l, bytes))
 		return NULL;
 	if (bytes <= TT_SHM_INLINE)
-		return line_at(l->tx, l->sent)->payload;
+		return tt_shm_line_at(l->tx, l->sent)->payload;
 	return bytes <= TT_SHM_SMALL ? l->writing : l->room;
 }
 
@@ -257,7 +254,7 @@ static void put_flag(struct tt_shm_line *line, uint64_t flag)
 /* Copies of a constant size are no calls; only the last line is not full. */
 static void spread(struct tt_shm_link *l, const uint8_t *from, size_t bytes, uint64_t flag)
 {
-	struct tt_shm_line *line = line_at(l->tx, l->sent);
+	struct tt_shm_line *line = tt_shm_line_at(l->tx, l->sent);
 
 	for (uint64_t i = 1; bytes > TT_SHM_INLINE; i++) {
 		memcpy(line->payload, from, TT_SHM_INLINE);
@@ -265,7 +262,7 @@ static void spread(struct tt_shm_link *l, const uint8_t *from, size_t bytes, uin
 		flag += 1ull << 32;
 		from += TT_SHM_INLINE;
 		bytes -= TT_SHM_INLINE;
-		line = line_at(l->tx, l->sent + i);
+		line = tt_shm_line_at(l->tx, l->sent + i);
 	}
 	memcpy(line->payload, from, bytes);
 	put_flag(line, flag);
@@ -290,7 +287,7 @@ static void fill_in(struct tt_shm_link *l, struct tt_shm_cells *s, struct tt_shm
 	line->offset = (uint64_t)(l->room -
 				  (uint8_t *)(line->returned ? (void *)l->rx : (void *)l->tx));
 	line->nontemporal = l->base.nontemporal;
-	line->rts = false;
+	atomic_store_explicit(&line->rts, false, memory_order_relaxed);
 	line->granted = grant(l, s, bytes);
 	s->kept &= ~s->taken_of_theirs;
 	s->taken_of_theirs = 0;
@@ -304,7 +301,7 @@ static void fill_in(struct tt_shm_link *l, struct tt_shm_cells *s, struct tt_shm
 /* data: of a message of several lines */
 static inline int commit(struct tt_shm_link *l, const void *data, size_t bytes, uint32_t stamp)
 {
-	struct tt_shm_line *line = line_at(l->tx, l->sent);
+	struct tt_shm_line *line = tt_shm_line_at(l->tx, l->sent);
 	uint64_t flag = tt_shm_flag(l->sent + 1, bytes, stamp);
 	unsigned lines = spread_of(bytes);
 
@@ -333,13 +330,14 @@ int tt_shm_commit(struct tt_link *link, size_t bytes, uint32_t stamp)
 int tt_shm_post(struct tt_link *link, const void *data, size_t bytes, uint32_t stamp)
 {
 	struct tt_shm_link *l = (struct tt_shm_link *)link;
-	struct tt_shm_line *line = line_at(l->tx, l->sent);
+	struct tt_shm_line *line = tt_shm_line_at(l->tx, l->sent);
 
 	if (!find_room(l, 1) && !make_room(l, 1))
 		return 0;
 	line->offset = (uintptr_t)data;
+	line->bytes = bytes;
 	line->rest = (uint64_t)(link->sending_from + link->sending - (const char *)data);
-	line->rts = true;
+	atomic_store_explicit(&line->rts, true, memory_order_relaxed);
 	l->rts |= 1ull << (l->sent % TT_SHM_LINES);
 	((struct tt_shm_ep *)link->ep)->nrts++;
 	put_flag(line, tt_shm_flag(l->sent + 1, bytes, stamp));
@@ -401,13 +399,14 @@ static int gather(struct tt_shm_link *l, uint8_t *to, size_t bytes, uint64_t exp
 	unsigned i = 0;
 
 	for (; i < lines; i++)
-		differs |= get_flag(line_at(l->rx, l->got + i)) ^ (expected + ((uint64_t)i << 32));
+		differs |= get_flag(tt_shm_line_at(l->rx, l->got + i)) ^
+			   (expected + ((uint64_t)i << 32));
 	if (differs)
 		return 0;
 	i = 0;
 	for (; bytes > TT_SHM_INLINE; bytes -= TT_SHM_INLINE, to += TT_SHM_INLINE)
-		memcpy(to, line_at(l->rx, l->got + i++)->payload, TT_SHM_INLINE);
-	memcpy(to, line_at(l->rx, l->got + i)->payload, bytes);
+		memcpy(to, tt_shm_line_at(l->rx, l->got + i++)->payload, TT_SHM_INLINE);
+	memcpy(to, tt_shm_line_at(l->rx, l->got + i)->payload, bytes);
 	return 1;
 }
 
@@ -438,9 +437,10 @@ static int in_cell(struct tt_shm_link *l, const struct tt_shm_line *line, size_t
 static inline int peek(struct tt_shm_link *l, void *room, size_t bytes, uint32_t stamp,
 		       const void **ret_data)
 {
-	struct tt_shm_line *line = line_at(l->rx, l->got);
+	struct tt_shm_line *line = tt_shm_line_at(l->rx, l->got);
 	uint64_t flag, expected = tt_shm_flag(l->got + 1, bytes, stamp);
 	unsigned lines = spread_of(bytes);
+	int rc;
 
 	l->spread = lines;
 	l->cells = NULL;
@@ -458,8 +458,12 @@ static inline int peek(struct tt_shm_link *l, void *room, size_t bytes, uint32_t
 	}
 	if (lines > 1)
 		return 0;
-	return tt_unlikely(line->rts) ? tt_shm_rndv_read(l, line, room, bytes, stamp, ret_data)
-				      : in_cell(l, line, bytes, ret_data);
+	if (tt_likely(!atomic_load_explicit(&line->rts, memory_order_acquire)))
+		return in_cell(l, line, bytes, ret_data);
+	rc = tt_shm_rndv_read(l, line, room, bytes, stamp, ret_data);
+	if (rc == 0) /* refused */
+		wake_writer(l);
+	return rc;
 }
 
 int tt_shm_peek(struct tt_link *link, size_t bytes, uint32_t stamp, const void **ret_data)

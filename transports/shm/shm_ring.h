@@ -7,6 +7,7 @@
 #ifndef TT_SHM_RING_H
 #define TT_SHM_RING_H
 
+#include "base/trial.h"
 #include "transports/shm/shm_segment.h"
 
 #define TT_SHM_WINDOWS 128 /* windows of a rank that its peers keep mapped */
@@ -26,6 +27,11 @@ struct tt_shm_ep {
 	uint64_t described[TT_SHM_WINDOWS], ndescribed;
 	struct tt_shm_mapped *mapped; /* [nlocal * TT_SHM_WINDOWS] mapped windows of peers */
 };
+
+static inline struct tt_shm_line *tt_shm_line_at(struct tt_shm_ring *ring, uint64_t number)
+{
+	return &ring->lines[number % TT_SHM_LINES];
+}
 
 /* The flag of a written line: its number, and a hash of stamp and length. */
 static inline uint64_t tt_shm_flag(uint64_t number, size_t bytes, uint32_t stamp)
@@ -54,18 +60,13 @@ struct tt_shm_cells {
 	uint8_t line_of[32];             /* [cell] line % TT_SHM_LINES of its message */
 };
 
-/* How messages of a size come, as the reader measures them (shm_rndv.c) */
+/* How long messages come, as the reader measures them (shm_rndv.c) */
 #define TT_SHM_RNDV_SIZES 2
-struct tt_shm_trial {
-	uint64_t ns[2][2]; /* the last two messages by cells, by rendezvous */
-	/* the way of messages now, of which the first is not timed; the faster one, as far as is known */
-	bool by_rndv, prefers_rndv, warm;
-	bool judged, won; /* a trial is over; the other way has won its last trial */
-	uint32_t left;    /* messages until the next trial begins, or this one ends */
-	uint32_t gap;     /* messages between two trials, 0: none yet */
-};
+enum { TT_SHM_BY_CELLS, TT_SHM_BY_RNDV };
 struct tt_shm_rndv {
-	struct tt_shm_trial trial[TT_SHM_RNDV_SIZES];
+	struct tt_trial trial[TT_SHM_RNDV_SIZES];
+	bool tries,
+		refuses; /* both ways are tried; a read has failed, so this rank reads no more */
 	/* the message that comes now: its stamp, bytes so far, and time of its first tile. mixed: it is not timed */
 	uint32_t stamp;
 	bool by_rndv, mixed;
@@ -126,13 +127,16 @@ int tt_shm_get(struct tt_link *link, void *dst, size_t bytes, uint32_t stamp, bo
 unsigned tt_shm_ring_look(struct tt_shm_link *link);
 
 /* shm_rndv.c. progress of struct tt_transport, can_send and abandon of struct tt_zcopy_ops; read: the bytes of an RTS
- * to `to`, NULL: to a buffer of the link; as peek. note: a tile has come. */
+ * to `to`, NULL: to a buffer of the link; as peek. note: a tile has come. complete: the RTS of a line is complete. copy:
+ * the reader's next tile goes into a cell, if the reader has refused to read it. */
 int tt_shm_progress(struct tt_endpoint *ep);
 bool tt_shm_can_send(struct tt_link *link, const void *buf, size_t bytes);
 void tt_shm_abandon(struct tt_endpoint *ep);
 int tt_shm_rndv_read(struct tt_shm_link *link, const struct tt_shm_line *line, void *to,
 		     size_t bytes, uint32_t stamp, const void **ret_data);
 void tt_shm_rndv_note(struct tt_shm_link *link, size_t bytes, uint32_t stamp, bool by_rndv);
+void tt_shm_rndv_complete(struct tt_shm_link *link, uint64_t line);
+bool tt_shm_rndv_copy(struct tt_shm_link *link);
 /* The caller has copied a tile of an RTS from the link's buffer, as for device memory: cells are better then. */
 void tt_shm_rndv_refuse(struct tt_shm_link *link);
 
@@ -160,6 +164,8 @@ bool tt_shm_attach(struct tt_endpoint *ep, int peer, const struct tt_peer_memory
 const void *tt_shm_pointer(struct tt_endpoint *ep, int peer, const struct tt_peer_memory *remote,
 			   size_t bytes);
 int tt_shm_read(struct tt_endpoint *ep, int peer, void *to, uint64_t from, size_t bytes);
+/* As read. 0 | an errno, ESRCH: the process of peer is gone */
+int tt_shm_try_read(struct tt_endpoint *ep, int peer, void *to, uint64_t from, size_t bytes);
 void tt_shm_single_copy_close(struct tt_shm_ep *ep);
 
 /* Wake all dozing ranks of the host group. */

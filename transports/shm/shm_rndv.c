@@ -6,19 +6,28 @@
  *   RTS, a line with the address of a tile  ->
  *                                                reads the tile into the caller's buffer (process_vm_readv)
  *                                           <-   releases the line: the tile is sent
+ *                                                or, if the read fails: `refused` of the ring
+ *   the same line with a cell               ->
+ *                                           <-   releases the line
  *
  * Called through tt_shm by run, and by shm_ring.c. The kernel copies a byte once, cells move it twice: where no cache
  * of a core keeps the message, the kernel may be faster, else cells are (4 MiB in both directions, Xeon, 2, 4 and 8
- * ranks on 2 cores, us: 569, 1573, 4231 by cells, 582, 1075, 2408 by rendezvous). So the receiver times some messages
- * of either way, and asks for the faster one; it tries the other one now and then. A tile shows its way, so the two
- * ranks need not agree.
+ * ranks on 2 cores, us: 569, 1573, 4231 by cells, 582, 1075, 2408 by rendezvous). So the receiver tries both ways
+ * (base/trial.h), and asks for one. A tile shows its way, so the two ranks need not agree.
+ *
+ * A read fails where the system forbids it from some time on, where the buffer cannot be read (a mapping of a device,
+ * secret memory), and where the sender has died. Then the receiver asks for cells from there on, and waits: the wait
+ * finds a death, and its sentence.
  *
  * A sender that gives up a message sets `withdrawn` before its caller may use the buffer again; the receiver looks
  * there after each read, so that it takes no later content for the message.
  */
 #include <stdlib.h>
 
+#include <string.h>
+
 #include "base/fence.h"
+#include "mem/copy.h"
 #include "transports/shm/shm_ring.h"
 
 /* Bytes of messages that go so, LONGEST exclusive: longer ones bypass the caches */
@@ -26,11 +35,6 @@
 #define LONGEST ((size_t)8 << 20)
 #define LEAST_TILE (16u << 10) /* of a message; only the last one is shorter */
 #define TILES 4                /* least number of them, so that times tell something */
-#define TRY 3                  /* messages of a trial */
-/* messages until the next trial: SOON after one that the other way has won; doubled after each that it has lost, up to
- * LATE */
-#define SOON 8
-#define LATE 128
 
 /* Number of the trial of messages of that length, -1: none */
 static int size_of(size_t message)
@@ -72,9 +76,41 @@ void tt_shm_abandon(struct tt_endpoint *base)
 	struct tt_shm_ep *ep = (struct tt_shm_ep *)base;
 
 	for (int i = 0; ep->nrts && i < nlinks(ep); i++)
-		if (ep->links[i] && ep->links[i]->rts)
+		if (ep->links[i] && ep->links[i]->rts) {
 			atomic_store(&ep->links[i]->tx->withdrawn, 1);
+			ep->links[i]->rts = 0; /* nor does this rank copy them */
+		}
 	tt_full_fence(); /* before later stores to the buffers */
+}
+
+void tt_shm_rndv_complete(struct tt_shm_link *l, uint64_t line)
+{
+	l->rts &= ~(1ull << (line % TT_SHM_LINES));
+	l->base.completed++;
+	((struct tt_shm_ep *)l->base.ep)->nrts--;
+}
+
+/* The line is the oldest one that is not released, and a cell is left for it (leaves_one of shm_ring.c). */
+bool tt_shm_rndv_copy(struct tt_shm_link *l)
+{
+	struct tt_shm_line *line = tt_shm_line_at(l->tx, l->drained);
+	struct tt_shm_cells *s = &l->large;
+	unsigned at = (unsigned)(l->drained % TT_SHM_LINES),
+		 i = s->busy == UINT32_MAX ? 32 : (unsigned)__builtin_ctz(~s->busy);
+	uint8_t *cell = s->at + i * s->bytes;
+
+	if (!(l->rts >> at & 1) || l->room || i >= s->claimed ||
+	    atomic_load_explicit(&l->tx->refused, memory_order_acquire) != l->drained + 1)
+		return false;
+	tt_copy(cell, (const void *)(uintptr_t)line->offset, line->bytes);
+	s->busy |= 1u << i;
+	s->taken_by[at] = 1u << i;
+	s->line_of[i] = (uint8_t)at;
+	line->offset = (uint64_t)(cell - (uint8_t *)l->tx);
+	line->nontemporal = line->granted = line->returned = false;
+	atomic_store_explicit(&line->rts, false, memory_order_release);
+	tt_shm_rndv_complete(l, l->drained);
+	return true;
 }
 
 /* ---- the receiver ---------------------------------------------------------------------------- */
@@ -84,8 +120,18 @@ static void ask(struct tt_shm_link *l)
 	uint32_t sizes = 0;
 
 	for (int i = 0; i < TT_SHM_RNDV_SIZES; i++)
-		sizes |= (uint32_t)l->rndv.trial[i].by_rndv << i;
+		sizes |= (uint32_t)l->rndv.trial[i].way << i;
 	atomic_store_explicit(&l->rx->reads, sizes, memory_order_relaxed);
+}
+
+/* Messages come this way until a trial says otherwise. */
+static void start(struct tt_shm_link *l, unsigned way)
+{
+	for (int i = 0; i < TT_SHM_RNDV_SIZES; i++) {
+		tt_trial_begin(&l->rndv.trial[i], way);
+		tt_trial_next(&l->rndv.trial[i], NULL);
+	}
+	ask(l);
 }
 
 static bool is_read(const struct tt_shm_rndv *r, const struct tt_shm_line *line, const char *to,
@@ -97,20 +143,34 @@ static bool is_read(const struct tt_shm_rndv *r, const struct tt_shm_line *line,
 	       to == r->read_to + ahead;
 }
 
-/* Reads bytes of a message. 0 | TT_REMOTE */
+static int refuse(struct tt_shm_link *l)
+{
+	l->rndv.tries = false;
+	l->rndv.refuses = true;
+	start(l, TT_SHM_BY_CELLS);
+	atomic_store_explicit(&l->rx->refused, l->got + 1, memory_order_release);
+	return 0;
+}
+
+/* Reads bytes of a message. 1 | 0: the tile will come in a cell | TT_REMOTE */
 static int read_some(struct tt_shm_link *l, const struct tt_shm_line *line, void *to, size_t bytes)
 {
 	struct tt_endpoint *ep = l->base.ep;
-	int rc = tt_shm_read(ep, l->base.peer, to, line->offset, bytes);
+	bool reads = !l->rndv.refuses;
+	int why = reads ? tt_shm_try_read(ep, l->base.peer, to, line->offset, bytes) : 0;
 
-	if (rc)
-		return rc;
 	atomic_thread_fence(memory_order_acquire);
 	if (atomic_load_explicit(&l->rx->withdrawn, memory_order_relaxed))
 		return tt_fail(TT_REMOTE, "rank %d: rank %d has given up its message",
 			       ep->world->rank, l->base.peer);
+	if (why)
+		tt_log(TT_LOG_INFO,
+		       "rank %d: cannot read %zu bytes of rank %d's memory: %s; messages are copied",
+		       ep->world->rank, bytes, l->base.peer, strerror(why));
+	if (why || !reads)
+		return refuse(l);
 	ep->read_bytes += bytes;
-	return 0;
+	return 1;
 }
 
 /* For a caller that only looks: one tile, which it may copy */
@@ -118,23 +178,21 @@ static int bounce(struct tt_shm_link *l, const struct tt_shm_line *line, size_t 
 		  const void **ret_data)
 {
 	struct tt_shm_rndv *r = &l->rndv;
-	int rc = 0;
+	int rc = 1;
 
 	if (!r->bounce && !(r->bounce = malloc(l->base.ep->world->message_bytes)))
 		return tt_fail(TT_SYSTEM, "rank %d: no memory for a message of rank %d",
 			       l->base.ep->world->rank, l->base.peer);
 	if (r->bounced != l->got + 1)
 		rc = read_some(l, line, r->bounce, bytes);
-	r->bounced = rc ? 0 : l->got + 1;
+	r->bounced = rc > 0 ? l->got + 1 : 0;
 	*ret_data = r->bounce;
-	return rc ? rc : 1;
+	return rc;
 }
 
 void tt_shm_rndv_refuse(struct tt_shm_link *l)
 {
-	for (int i = 0; i < TT_SHM_RNDV_SIZES; i++)
-		l->rndv.trial[i].by_rndv = l->rndv.trial[i].prefers_rndv = false;
-	ask(l);
+	start(l, TT_SHM_BY_CELLS);
 }
 
 /* The sender's buffer is complete and stays until its last tile is released, so the first RTS is for the whole
@@ -157,7 +215,7 @@ int tt_shm_rndv_read(struct tt_shm_link *l, const struct tt_shm_line *line, void
 		all = line->rest;
 	began = tt_now_ns();
 	rc = read_some(l, line, to, all);
-	if (rc)
+	if (rc <= 0)
 		return rc;
 	r->read_ns = (stamp == r->read_stamp ? r->read_ns : 0) + tt_now_ns() - began;
 	r->read_from = line->offset;
@@ -175,57 +233,22 @@ static bool can_read(const struct tt_shm_link *l)
 	       tt_shm_attach(l->base.ep, l->base.peer, &any);
 }
 
-static uint64_t least_of(const uint64_t ns[2])
+/* The first long message: is there a choice? */
+static void begin(struct tt_shm_link *l)
 {
-	return ns[0] < ns[1] ? ns[0] : ns[1];
+	bool reads = can_read(l);
+
+	l->rndv.tries = reads && l->base.ep->world->cma != TT_CMA_ON;
+	start(l, reads && !l->rndv.tries ? TT_SHM_BY_RNDV : TT_SHM_BY_CELLS);
 }
 
-/* A trial of the other way is over; the first one decides at once, later ones if it wins twice in a row. */
-static void judge(struct tt_shm_trial *t)
+static void note_message(struct tt_shm_link *l, struct tt_trial *t, bool by_rndv, uint64_t ns)
 {
-	bool wins = least_of(t->ns[!t->prefers_rndv]) < least_of(t->ns[t->prefers_rndv]);
-
-	t->gap = wins ? SOON : t->gap < LATE ? 2 * t->gap : LATE;
-	if (wins && !t->won && t->judged) {
-		t->won = true;
-	} else {
-		t->prefers_rndv ^= wins;
-		t->won = false;
-	}
-	t->judged = true;
-	t->left = t->won ? SOON : t->gap;
-}
-
-/* The first message of this size: is there a choice? */
-static void begin_trials(struct tt_shm_link *l, struct tt_shm_trial *t)
-{
-	bool reads = can_read(l), chooses = reads && l->base.ep->world->cma != TT_CMA_ON;
-
-	t->gap = SOON;
-	t->by_rndv = t->prefers_rndv = reads && !chooses;
-	t->left = chooses ? TRY : UINT32_MAX;
-	ask(l);
-}
-
-static void note_message(struct tt_shm_link *l, struct tt_shm_trial *t, bool by_rndv, uint64_t ns)
-{
-	if (by_rndv != t->by_rndv) /* the sender has begun it before it saw the change */
+	if (!l->rndv.tries ||
+	    by_rndv != t->way) /* the sender has begun it before it saw the change */
 		return;
-	if (t->warm) {
-		t->ns[by_rndv][1] = t->ns[by_rndv][0] ? t->ns[by_rndv][0] : ns;
-		t->ns[by_rndv][0] = ns;
-	}
-	t->warm = true;
-	if (t->left == UINT32_MAX || --t->left > 0)
-		return;
-	if (t->by_rndv == t->prefers_rndv) {
-		t->by_rndv = !t->prefers_rndv;
-		t->left = TRY;
-	} else {
-		judge(t);
-		t->by_rndv = t->prefers_rndv;
-	}
-	t->warm = false;
+	tt_trial_note(t, ns);
+	tt_trial_next(t, NULL);
 	ask(l);
 }
 
@@ -250,7 +273,7 @@ void tt_shm_rndv_note(struct tt_shm_link *l, size_t bytes, uint32_t stamp, bool 
 		return;
 	}
 	if (!r->trial[size].gap && !r->mixed)
-		begin_trials(l, &r->trial[size]);
+		begin(l);
 	r->moved += bytes;
 	if (bytes < r->first || r->mixed)
 		return;

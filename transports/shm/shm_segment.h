@@ -38,18 +38,23 @@ struct tt_shm_line {
 			bool nontemporal;
 			bool granted;  /* the reader may keep the cell */
 			bool returned; /* a cell of the reader's own ring */
-			bool rts; /* no cell: offset is the tile's address in the writer's buffer */
-			uint64_t rest; /* rts: bytes of the message from that address on */
+			/* no cell: offset is the address of the tile in the writer's buffer; until the reader has refused
+			 * it */
+			_Atomic bool rts;
+			uint64_t bytes,
+				rest; /* rts: of the tile; of the message from that address on */
 		};
 	};
 	_Atomic uint64_t flag;
 };
 
 /* The control pages of a ring: one direction of one (pair, channel). The sender writes all fields
- * except done, kept and reads. */
+ * except done, kept, refused and reads. */
 struct tt_shm_ring {
 	alignas(TT_APART) _Atomic uint64_t done; /* lines released by the reader */
-	_Atomic uint64_t kept;  /* mask of lines, by number % 64: the reader keeps their cells */
+	_Atomic uint64_t kept; /* mask of lines, by number % 64: the reader keeps their cells */
+	_Atomic uint64_t
+		refused; /* number of the last line with an RTS that the reader could not read */
 	_Atomic uint32_t reads; /* mask of sizes of messages that the reader wants by rendezvous */
 	/* the writer waits for a free line or cell */
 	alignas(TT_APART) _Atomic uint32_t starved;

@@ -12,10 +12,11 @@
  * a pointer, because the peer may free it after a failure while others still read; a mapping of
  * this rank's own, and the kernel, survive that.
  *
- * A pid is not trusted. A window must have the inode that its owner described. Each rank publishes
- * a nonce in the segment, and its address in the process: this rank reads that address with the pid
- * and compares.
+ * A pid is not trusted: the process may have ended, and another one have its number. A window must have the inode
+ * that its owner described. Each rank publishes a nonce in the segment, and its address in the process. Each read takes
+ * the nonce along: the kernel finds the process once for both.
  */
+#include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
 #include <stdio.h>
@@ -32,12 +33,13 @@
 
 /* ---- identity of a process ------------------------------------------------------------------- */
 
+static uint64_t nonce[2];
+static pid_t owner;
+
 /* The nonce of this process; a forked child makes another. */
 static const uint64_t *nonce_of_process(void)
 {
 	static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-	static uint64_t nonce[2];
-	static pid_t owner;
 
 	pthread_mutex_lock(&lock);
 	if (owner != getpid() && getrandom(nonce, sizeof(nonce), 0) == sizeof(nonce))
@@ -46,47 +48,59 @@ static const uint64_t *nonce_of_process(void)
 	return nonce;
 }
 
+/* A forked child is not the rank, also without a nonce of its own. */
+static void forget(void)
+{
+	memset(nonce, 0, sizeof(nonce));
+	owner = 0;
+}
+
+__attribute__((constructor)) static void watch_forks(void)
+{
+	pthread_atfork(NULL, NULL, forget);
+}
+
 void tt_shm_single_copy_publish(struct tt_shm_segment *s, bool crowded)
 {
 	struct tt_shm_bell *mine = &s->header->bells[s->me];
-	const uint64_t *nonce = nonce_of_process();
+	const uint64_t *made = nonce_of_process();
 
 	/* register, so that a sleeping rank's membarrier covers this process; where ranks sleep
 	 * often, each issues its own fences */
 	if (crowded || !tt_membarrier(MEMBARRIER_CMD_REGISTER_GLOBAL_EXPEDITED))
 		atomic_store(&s->header->fences, 1);
 	mine->pid = getpid();
-	mine->nonce_at = (uintptr_t)nonce;
-	mine->nonce[0] = nonce[0];
-	mine->nonce[1] = nonce[1];
+	mine->nonce_at = (uintptr_t)made;
+	memcpy(mine->nonce, made, sizeof(mine->nonce));
 }
 
-static bool read_from(pid_t pid, void *to, uint64_t from, size_t bytes)
+/* bytes may be 0: only the nonce. 0 | an errno, ESRCH: the process is not the rank's any more */
+static int read_from(const struct tt_shm_bell *peer, void *to, uint64_t from, size_t bytes)
 {
 	char *at = to;
+	uint64_t seen[2] = { 0 };
 
-	while (bytes > 0) {
-		struct iovec local = { at, bytes }, remote = { (void *)(uintptr_t)from, bytes };
-		ssize_t n = process_vm_readv(pid, &local, 1, &remote, 1, 0);
+	for (;;) {
+		struct iovec local[] = { { at, bytes }, { seen, sizeof(seen) } },
+			     remote[] = { { (void *)(uintptr_t)from, bytes },
+					  { (void *)(uintptr_t)peer->nonce_at, sizeof(seen) } };
+		ssize_t n = process_vm_readv(peer->pid, local, 2, remote, 2, 0);
 
 		if (n <= 0)
-			return false;
+			return n < 0 ? errno : EFAULT;
+		if ((size_t)n > bytes)
+			return (seen[0] | seen[1]) && !memcmp(seen, peer->nonce, sizeof(seen))
+				       ? 0
+				       : ESRCH;
 		at += n;
 		from += (uint64_t)n;
 		bytes -= (size_t)n;
 	}
-	return true;
 }
 
-/* Can the memory of this local rank be read, and is the process the expected one? */
-static bool try_read(struct tt_shm_ep *ep, int local_rank)
+static const struct tt_shm_bell *bell_of(const struct tt_shm_ep *ep, int peer)
 {
-	const struct tt_shm_bell *peer = &ep->segment.header->bells[local_rank];
-	uint64_t seen[2];
-
-	return ep->base.world->cma != TT_CMA_OFF &&
-	       read_from(peer->pid, seen, peer->nonce_at, sizeof(seen)) &&
-	       !memcmp(seen, peer->nonce, sizeof(seen));
+	return &ep->segment.header->bells[ep->segment.local_of[peer]];
 }
 
 /* ---- windows --------------------------------------------------------------------------------- */
@@ -132,7 +146,7 @@ static void unmap(struct tt_shm_mapped *m)
 static bool map_window(struct tt_shm_ep *ep, int peer, const struct tt_peer_memory *r)
 {
 	struct tt_shm_mapped *m = mapping_of(ep, peer, r);
-	pid_t pid = ep->segment.header->bells[ep->segment.local_of[peer]].pid;
+	pid_t pid = bell_of(ep, peer)->pid;
 	char path[64];
 	struct stat st;
 	void *p;
@@ -159,8 +173,9 @@ bool tt_shm_attach(struct tt_endpoint *base, int peer, const struct tt_peer_memo
 {
 	struct tt_shm_ep *ep = (struct tt_shm_ep *)base;
 
-	return r->slot >= 0 && r->slot < TT_SHM_WINDOWS ? map_window(ep, peer, r)
-							: try_read(ep, ep->segment.local_of[peer]);
+	if (r->slot >= 0 && r->slot < TT_SHM_WINDOWS)
+		return map_window(ep, peer, r);
+	return base->world->cma != TT_CMA_OFF && !read_from(bell_of(ep, peer), NULL, 0, 0);
 }
 
 const void *tt_shm_pointer(struct tt_endpoint *base, int peer, const struct tt_peer_memory *r,
@@ -180,14 +195,18 @@ const void *tt_shm_pointer(struct tt_endpoint *base, int peer, const struct tt_p
 	return (char *)m->start + r->offset;
 }
 
+int tt_shm_try_read(struct tt_endpoint *base, int peer, void *to, uint64_t from, size_t bytes)
+{
+	return read_from(bell_of((struct tt_shm_ep *)base, peer), to, from, bytes);
+}
+
 int tt_shm_read(struct tt_endpoint *base, int peer, void *to, uint64_t from, size_t bytes)
 {
-	struct tt_shm_ep *ep = (struct tt_shm_ep *)base;
+	int why = tt_shm_try_read(base, peer, to, from, bytes);
 
-	if (read_from(ep->segment.header->bells[ep->segment.local_of[peer]].pid, to, from, bytes))
-		return 0;
-	return tt_fail(TT_REMOTE, "rank %d: reading %zu bytes of rank %d's memory: %m",
-		       base->world->rank, bytes, peer);
+	return !why ? 0
+		    : tt_fail(TT_REMOTE, "rank %d: reading %zu bytes of rank %d's memory: %s",
+			      base->world->rank, bytes, peer, strerror(why));
 }
 
 void tt_shm_single_copy_close(struct tt_shm_ep *ep)
