@@ -70,7 +70,10 @@ INLINE void post(tuttiComm_t c, const struct tt_form *f, const char *in, uint32_
 		tt_slots_post(c, in, bytes, stamp, false);
 	} else {
 		call = tt_stores_next(c->calls.slot_stores, bytes);
-		tt_slots_copy(c, &call, in, bytes, stamp);
+		if (f->need->in_parts && f->nranks > 2)
+			tt_slots_post_parts(c, &call, in, f->block, f->block, stamp);
+		else
+			tt_slots_copy(c, &call, in, bytes, stamp);
 	}
 	tt_slots_count(c, tt_form_sent(f));
 }

@@ -54,27 +54,17 @@ static size_t piece_of(const struct tt_form *f, size_t left)
 	return left > most ? tt_slots_half(left) : left;
 }
 
-/* Post the pieces of several parts, one after the other. Nobody takes this rank's own. */
-static void post_parts(struct tt_op *op, const struct tt_form *f, size_t bytes)
-{
-	const char *in = op->bound.base[TT_IN] + op->slots.done;
-	size_t posted = bytes * parts(f);
-	char *room = tt_slots_room(op->comm, posted);
-
-	for (int r = 0; r < f->nranks; r++)
-		if (r != f->rank)
-			tt_copy(room + (size_t)r * bytes, in + (size_t)r * f->block, bytes);
-	tt_slots_post(op->comm, room, posted, op->call.stamp, false);
-}
-
 static void post(struct tt_op *op, const struct tt_form *f, size_t bytes)
 {
+	static const struct tt_stores_call ordinary;
+
 	if (!tt_form_gives(f, f->rank)) {
 		tt_slots_pass(op->comm);
 		return;
 	}
 	if (parts(f) > 1) {
-		post_parts(op, f, bytes);
+		tt_slots_post_parts(op->comm, &ordinary, op->bound.base[TT_IN] + op->slots.done,
+				    f->block, bytes, op->call.stamp);
 	} else {
 		op->stores = tt_stores_next(op->comm->calls.slot_stores, bytes);
 		tt_slots_copy(op->comm, &op->stores,

@@ -1,7 +1,7 @@
 /*
- * slots.c - rounds of posts (slots.h): which rounds have the other ranks released?
+ * slots.c - rounds of posts (slots.h): which rounds have the other ranks released? Posts of parts
  *
- * Called through tt_slots_ready by the ways that post. A release carries the stamp of its round, since
+ * Called by the ways that post, also through tt_slots_ready. A release carries the stamp of its round, since
  * ranks whose calls differ may all take themselves for the root, and then none of them polls a post.
  */
 #include "local/slots.h"
@@ -36,4 +36,24 @@ int tt_slots_await_release(tuttiComm_t c, size_t bytes, int *ret_missing)
 	}
 	rounds->finished = least;
 	return 1;
+}
+
+void tt_slots_post_parts(tuttiComm_t c, const struct tt_stores_call *call, const char *in,
+			 size_t apart, size_t bytes, uint32_t stamp)
+{
+	size_t posted = bytes * (size_t)c->nranks;
+	char *room = tt_slots_room(c, posted);
+	uint64_t began_ns = tt_stores_begin(call);
+
+	for (int r = 0; r < c->nranks; r++) {
+		if (r == c->rank)
+			continue;
+		if (call->nontemporal)
+			tt_copy_nontemporal(room + (size_t)r * bytes, in + (size_t)r * apart,
+					    bytes);
+		else
+			tt_copy(room + (size_t)r * bytes, in + (size_t)r * apart, bytes);
+	}
+	tt_slots_post(c, room, posted, stamp, false);
+	tt_stores_end(call, posted - bytes, began_ns);
 }

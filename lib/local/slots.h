@@ -189,6 +189,11 @@ static inline void tt_slots_copy(tuttiComm_t c, const struct tt_stores_call *cal
 	tt_stores_end(call, bytes, began_ns);
 }
 
+/* slots.c. Post a page of parts, one for each rank, which lie `apart` in `in`. Nobody takes this rank's own, so it is
+ * left out. */
+void tt_slots_post_parts(tuttiComm_t c, const struct tt_stores_call *call, const char *in,
+			 size_t apart, size_t bytes, uint32_t stamp);
+
 /* Half of the bytes, up to a whole line, so to a whole element */
 static inline size_t tt_slots_half(size_t bytes)
 {

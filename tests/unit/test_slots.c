@@ -406,6 +406,49 @@ Test(slots, ranks_that_share_cores_copy_any_length_in_pieces, .timeout = 120)
 	}
 }
 
+/* ---- bytes of a post ------------------------------------------------------------------------- */
+
+/* Posts of parts hold those that other ranks take: the words that a call writes to the pages of this rank. */
+static int count_posted(tuttiComm_t *comm, int rank, int n, void *arg)
+{
+	static const enum tt_collective with_parts[] = { TT_ALLTOALL, TT_REDUCE_SCATTER,
+							 TT_SCATTER };
+	enum { WORDS = 2 * TT_SLOT_HALF / sizeof(uint64_t) };
+	const uint64_t unwritten = UINT64_MAX; /* not a number */
+	struct tt_endpoint *ep = (*comm)->paths.slots;
+	uint64_t *room = ep->slot_ops->room(ep);
+
+	(void)arg;
+	for (int i = 0; i < 4 * 3; i++) {
+		struct slots_call k = { .collective = with_parts[i % 3],
+					.count = TT_STORES_LEAST / sizeof(double),
+					.root = i % n,
+					.in_place = i % 2,
+					.seed = 100 * (unsigned)i };
+		bool gives = tt_needs[k.collective].in_all || rank == k.root;
+		size_t written = 0;
+
+		MUST(tuttiBarrier(*comm, NULL));
+		for (size_t w = 0; w < WORDS; w++)
+			room[w] = unwritten;
+		MUST(tuttiBarrier(*comm, NULL));
+		WANT(call_and_check(&k, *comm, rank, n) == 0 && by_slots(&k, *comm));
+		for (size_t w = 0; w < WORDS; w++)
+			written += room[w] != unwritten;
+		WANT(written == (gives ? (size_t)(n - 1) * k.count : 0));
+	}
+	return 0;
+}
+
+Test(slots, of_parts_leave_out_the_part_that_nobody_takes, .timeout = 60)
+{
+	for (int n = 3; n <= 4; n++) {
+		struct ranks r = { .n = n, .transport = "shm" };
+
+		cr_expect_eq(ranks_run(&r, count_posted), 0, "%d ranks", n);
+	}
+}
+
 /* ---- mismatches ------------------------------------------------------------------------------ */
 
 struct mismatch {
