@@ -134,12 +134,11 @@ static int move_tile(struct tiled_message *m)
 		tt_fault_point(r->comm);
 	m->met = true;
 	rc = r->send ? l->t->put(l, (const char *)r->in + m->moved, some, m->stamp)
-		     : l->t->get(l, (char *)r->out + m->moved, some, m->stamp, true);
+		     : tt_fault_point_get(r->comm, l, (char *)r->out + m->moved, some, m->stamp,
+					  true);
 	if (rc <= 0)
 		return rc;
 	m->met = false;
-	if (!r->send)
-		tt_fault_point(r->comm);
 	m->moved += some;
 	return 1;
 }

@@ -191,6 +191,16 @@ static inline void tt_fault_point(tuttiComm_t comm)
 	if (tt_unlikely(comm->fault.what))
 		tt_fault(comm);
 }
+/* As get of struct tt_transport, with a fault point. The fault strikes when the message is here, but not released. */
+int tt_fault_get(tuttiComm_t comm, struct tt_link *l, void *dst, size_t bytes, uint32_t stamp,
+		 bool keep);
+static inline int tt_fault_point_get(tuttiComm_t comm, struct tt_link *l, void *dst, size_t bytes,
+				     uint32_t stamp, bool keep)
+{
+	if (tt_unlikely(comm->fault.what))
+		return tt_fault_get(comm, l, dst, bytes, stamp, keep);
+	return l->t->get(l, dst, bytes, stamp, keep);
+}
 
 /* run.c: run the operations of a set, and those that start after them, to completion; a failure
  * breaks their communicators on all ranks. 0 | the first failure. Blocks: until the deadline. */

@@ -79,6 +79,19 @@ void tt_fault(tuttiComm_t c)
 	kill(getpid(), c->fault.what[0] == 'k' ? SIGKILL : SIGSTOP);
 }
 
+int tt_fault_get(tuttiComm_t c, struct tt_link *l, void *dst, size_t bytes, uint32_t stamp,
+		 bool keep)
+{
+	const void *data;
+	int rc = l->t->peek(l, bytes, stamp, &data);
+
+	if (rc > 0) {
+		tt_fault(c);
+		rc = l->t->get(l, dst, bytes, stamp, keep);
+	}
+	return rc;
+}
+
 /* 0 | TT_CUDA */
 static int compute(struct tt_op *op, const struct tt_step *s, char *dst, char *room,
 		   const void **src, size_t bytes)
@@ -155,12 +168,10 @@ static int take(struct tt_op *op, struct tt_link *from, char *dst, size_t bytes)
 
 	if (tt_step_needed(op, dst, bytes))
 		return 0;
-	rc = from->t->get(from, dst, bytes, op->call.stamp,
-			  op->call.request->collective == TT_SENDRECV);
-	if (rc > 0) {
+	rc = tt_fault_point_get(op->comm, from, dst, bytes, op->call.stamp,
+				op->call.request->collective == TT_SENDRECV);
+	if (rc > 0)
 		op->comm->calls.last_received[from->peer] = op->comm->calls.seq;
-		tt_fault_point(op->comm);
-	}
 	return rc;
 }
 

@@ -17,6 +17,7 @@
 #include <unistd.h>
 
 #include "comm/comm.h"
+#include "plan/bind.h"
 #include "run/op.h"
 #include "run/staging.h"
 #include "tests/support/must.h"
@@ -383,6 +384,52 @@ Test(rndv, a_message_that_its_sender_gives_up_is_not_read, .timeout = 60)
 		reads.calls = reads.at = 0;
 		cr_expect_eq(ranks_run(&r, give_up), 0, "case %d", when);
 	}
+}
+
+/* Rank 1 ends before the last tile of a message. Rank 0's send waits for that tile. */
+enum { LAST = 4, COUNT = 300000 };
+static int send_to_the_end(tuttiComm_t *comm, int rank, int n, void *arg)
+{
+	int *buffer = malloc(COUNT * sizeof(int)), sent = 0;
+
+	(void)n, (void)arg;
+	WANT(buffer);
+	(*comm)->paths.world.crowded = true;
+	fill(buffer, 7, COUNT);
+	while (sent < 2 * LAST && !(rank ? tuttiRecv(buffer, COUNT, tuttiInt32, 0, *comm, NULL)
+					 : tuttiSend(buffer, COUNT, tuttiInt32, 1, *comm, NULL)))
+		sent++;
+	WANT(rank == 0 && sent == LAST - 1);
+	WANT(strstr(tuttiGetLastError(*comm), "rank 1 died"));
+	free(buffer);
+	return 0;
+}
+
+static int count_tiles(tuttiComm_t *comm, int rank, int n, void *arg)
+{
+	const struct tt_connectivity facts = tt_comm_connectivity(*comm);
+	size_t bytes = COUNT * sizeof(int),
+	       tile = tt_connectivity_p2p_tile(&facts, (*comm)->paths.world.message_bytes, bytes);
+
+	(void)n;
+	if (!rank)
+		*(int *)arg = (int)((bytes + tile - 1) / tile);
+	return 0;
+}
+
+Test(rndv, a_fault_strikes_before_a_tile_is_released, .timeout = 60)
+{
+	int tiles = 0;
+	char fault[32];
+	struct ranks count = { .n = 2, .transport = "shm", .threads = true, .arg = &tiles },
+		     r = { .n = 2, .transport = "shm" };
+
+	cr_assert_eq(ranks_run(&count, count_tiles), 0);
+	cr_assert(tiles > 1);
+	setenv("TUTTI_CMA", "on", 1);
+	snprintf(fault, sizeof(fault), "exit@1:%d", LAST * tiles);
+	setenv("TUTTI_FAULT", fault, 1);
+	cr_expect_eq(ranks_run(&r, send_to_the_end), 1, "rank 1 ends, rank 0 is right");
 }
 
 /* A rank that only sends, and has a core of its own, copies; so does one whose buffer is still filled from a device. */
