@@ -40,13 +40,12 @@ static void judge(struct tt_trial *t, const uint64_t ns[2])
 
 unsigned tt_trial_next(struct tt_trial *t, const uint64_t ns[2])
 {
-	const uint64_t mine[2] = { tt_trial_least(t, 0), tt_trial_least(t, 1) };
-
 	if (t->left == 0 && t->way == t->prefers) {
 		go(t, !t->prefers);
 		t->left = TRY;
 	} else if (t->left == 0) {
-		judge(t, ns ? ns : mine);
+		judge(t,
+		      ns ? ns : (const uint64_t[]){ tt_trial_least(t, 0), tt_trial_least(t, 1) });
 	}
 	t->left--;
 	t->in_a_row++;
@@ -61,11 +60,4 @@ void tt_trial_note(struct tt_trial *t, uint64_t ns)
 		return;
 	last[1] = last[0] ? last[0] : now;
 	last[0] = now;
-}
-
-uint32_t tt_trial_least(const struct tt_trial *t, unsigned way)
-{
-	const uint32_t *ns = t->ns[way];
-
-	return ns[0] < ns[1] ? ns[0] : ns[1];
 }

@@ -34,9 +34,10 @@ bool tt_smsc_describe(const struct tt_op *op, int slot, const void *p, size_t by
 	struct tt_endpoint *ep = op->comm->paths.slots;
 	struct tt_smsc_buffer *known = &of(op)->readable[slot];
 
-	*ret = (struct tt_peer_memory){ .slot = TT_NO_SLOT };
-	if (!bytes)
+	if (!bytes) {
+		*ret = (struct tt_peer_memory){ .slot = TT_NO_SLOT };
 		return true;
+	}
 	ep->peer_memory_ops->describe(ep, p, bytes, ret);
 	if (ret->slot != -1 || (known->p == p && known->bytes == bytes))
 		return true;
