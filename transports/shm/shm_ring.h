@@ -127,8 +127,8 @@ int tt_shm_get(struct tt_link *link, void *dst, size_t bytes, uint32_t stamp, bo
 unsigned tt_shm_ring_look(struct tt_shm_link *link);
 
 /* shm_rndv.c. progress of struct tt_transport, can_send and abandon of struct tt_zcopy_ops; read: the bytes of an RTS
- * to `to`, NULL: to a buffer of the link; as peek. note: a tile has come. complete: the RTS of a line is complete. copy:
- * the reader's next tile goes into a cell, if the reader has refused to read it. */
+ * to `to`, NULL: to a buffer of the link; as peek. note: a tile has come. complete: the RTS of a line is complete.
+ * copy: the reader's next tile goes into a cell, if the reader has refused to read it. */
 int tt_shm_progress(struct tt_endpoint *ep);
 bool tt_shm_can_send(struct tt_link *link, const void *buf, size_t bytes);
 void tt_shm_abandon(struct tt_endpoint *ep);
