@@ -19,6 +19,7 @@ static int run_cold(struct tt_trial *t, int calls, const uint64_t cost[2], uint6
 	for (int i = 0; i < calls; i++) {
 		unsigned before = t->way, way = tt_trial_next(t, NULL);
 
+		cr_assert(way == before || !tt_trial_is_timed(t), "call %d", i);
 		tt_trial_note(t, cost[way] + (way != before ? cold : 0));
 		n += way == 1;
 	}
