@@ -306,8 +306,6 @@ struct tt_peer_memory_ops {
 	/* Describe this rank's buffer for the peers. */
 	void (*describe)(struct tt_endpoint *ep, const void *p, size_t bytes,
 			 struct tt_peer_memory *ret);
-	/* Can peers read this rank's ordinary memory? Not a mapping of a device, nor secret memory. */
-	bool (*is_readable)(struct tt_endpoint *ep, const void *p, size_t bytes);
 	/* Can this rank read the described memory? For a window: map it, once for each fresh
 	 * window. For ordinary memory: try to read, once. Blocks: some 100 us. */
 	bool (*attach)(struct tt_endpoint *ep, int peer, const struct tt_peer_memory *remote);

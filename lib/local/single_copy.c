@@ -60,7 +60,7 @@ static int begin(struct tt_op *op)
 
 	op->cursors.n = 1;
 	s->phase = TT_SMSC_START;
-	s->ordinary = s->windows = s->bounces = s->unreadable = false;
+	s->ordinary = s->windows = s->bounces = false;
 	s->done = 0;
 	s->fetched = 1u << op->comm->rank;
 	s->fetching = -1;

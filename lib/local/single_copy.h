@@ -44,7 +44,6 @@ struct tt_smsc_history {
 struct tt_smsc_addresses {
 	struct tt_peer_memory in, out;
 	bool in_place, insists;    /* insists: TUTTI_CMA=on */
-	bool unreadable;           /* in, or out */
 	uint32_t ns[2][TT_BY_ALL]; /* least times measured, as in struct tt_trial */
 };
 
@@ -57,19 +56,10 @@ struct tt_single_copy {
 	void *bounce; /* a slice per rank, for memory without a pointer; or NULL */
 	size_t bounce_bytes;
 
-	/* the last memory that was found readable; of single_copy_pscw.c: what was not, for peers to read; or NULL */
-	struct tt_smsc_buffer {
-		const void *p;
-		size_t bytes;
-	} readable[2];
-	void *copy;
-	size_t copy_bytes;
-
 	/* the current call */
 	enum tt_smsc_phase phase;
 	bool ordinary, windows; /* kinds of memory in the call */
 	bool bounces;           /* some memory must be copied to be read */
-	bool unreadable;        /* some memory cannot be read */
 	bool pscw;              /* single_copy_pscw.c: no exchange, no posts of all ranks */
 	uint8_t can;            /* this rank's answer to AGREE */
 	size_t part;            /* bytes of a rank's part of an allreduce */
@@ -100,11 +90,6 @@ void tt_smsc_close(tuttiComm_t comm);
 size_t tt_smsc_memory(tuttiComm_t comm);
 int tt_smsc_open_bounce(tuttiComm_t comm, size_t bytes);
 
-/* single_copy_exchange.c. Describes memory of this rank, bytes 0: none. false: peers cannot read it. slot 0, 1: of
- * `readable` */
-bool tt_smsc_describe(const struct tt_op *op, int slot, const void *p, size_t bytes,
-		      struct tt_peer_memory *ret);
-
 /* single_copy_pieces.c. Does the collective sum? Is the call large enough, with an algorithm whose
  * bits are those of sums in rank order? */
 bool tt_smsc_sums(const struct tt_op *op);
@@ -124,7 +109,7 @@ struct tt_smsc_piece tt_smsc_piece(const struct tt_op *op, int peer);
  * expose this rank's input. start: has peer posted? 1, and then it can be fetched from | 0 | < 0.
  * complete: this rank reads no peer any more. test: have all readers of this rank completed? */
 bool tt_pscw_applies(const struct tt_op *op);
-int tt_pscw_post(struct tt_op *op); /* 1 | TT_SYSTEM */
+void tt_pscw_post(struct tt_op *op);
 int tt_pscw_start(struct tt_op *op, int peer);
 void tt_pscw_complete(struct tt_op *op);
 bool tt_pscw_test(struct tt_op *op);

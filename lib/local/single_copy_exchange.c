@@ -28,23 +28,14 @@ static void unfold(void *to, const void *line, size_t bytes)
 	memcpy((char *)to + first, (const char *)line + TT_LINE, bytes - first);
 }
 
-bool tt_smsc_describe(const struct tt_op *op, int slot, const void *p, size_t bytes,
-		      struct tt_peer_memory *ret)
+static void describe(const struct tt_op *op, const void *p, size_t bytes,
+		     struct tt_peer_memory *ret)
 {
-	struct tt_endpoint *ep = op->comm->paths.slots;
-	struct tt_smsc_buffer *known = &of(op)->readable[slot];
-
-	if (!bytes) {
+	if (bytes)
+		op->comm->paths.slots->peer_memory_ops->describe(op->comm->paths.slots, p, bytes,
+								 ret);
+	else
 		*ret = (struct tt_peer_memory){ .slot = TT_NO_SLOT };
-		return true;
-	}
-	ep->peer_memory_ops->describe(ep, p, bytes, ret);
-	if (ret->slot != -1 || (known->p == p && known->bytes == bytes))
-		return true;
-	if (!ep->peer_memory_ops->is_readable(ep, p, bytes))
-		return false;
-	*known = (struct tt_smsc_buffer){ p, bytes };
-	return true;
 }
 
 int tt_smsc_start(struct tt_op *op)
@@ -52,16 +43,16 @@ int tt_smsc_start(struct tt_op *op)
 	struct tt_smsc_addresses *mine = &of(op)->of[op->comm->rank];
 	int rc;
 
-	if (of(op)->pscw)
-		return tt_pscw_post(op);
+	if (of(op)->pscw) {
+		tt_pscw_post(op);
+		return 1;
+	}
 	rc = tt_slots_ready(op->comm, sizeof(*mine), &op->slots.awaited);
 	if (rc <= 0)
 		return rc;
 	tt_smsc_report(op, mine);
-	mine->unreadable = !tt_smsc_describe(op, 0, op->bound.base[TT_IN],
-					     tt_smsc_in_bytes(op, op->comm->rank), &mine->in);
-	mine->unreadable |= !tt_smsc_describe(op, 1, op->bound.base[TT_OUT], tt_smsc_out_bytes(op),
-					      &mine->out);
+	describe(op, op->bound.base[TT_IN], tt_smsc_in_bytes(op, op->comm->rank), &mine->in);
+	describe(op, op->bound.base[TT_OUT], tt_smsc_out_bytes(op), &mine->out);
 	tt_smsc_post(op, mine, sizeof(*mine), TT_SMSC_EXCHANGE);
 	return 1;
 }
@@ -104,8 +95,7 @@ static int go(struct tt_op *op)
 {
 	struct tt_single_copy *s = of(op);
 	tuttiComm_t c = op->comm;
-	bool can = !s->unreadable && (!s->windows || s->maps) &&
-		   tt_smsc_choose(op) == TT_BY_READING;
+	bool can = (!s->windows || s->maps) && tt_smsc_choose(op) == TT_BY_READING;
 
 	tt_smsc_note(op, !can);
 	if (!can)
@@ -158,7 +148,6 @@ int tt_smsc_exchange(struct tt_op *op)
 
 		if (r != op->comm->rank)
 			unfold(a, posts[r], sizeof(*a));
-		s->unreadable |= a->unreadable;
 		fresh |= a->in.fresh || a->out.fresh;
 		s->ordinary |= a->in.slot == -1 || a->out.slot == -1;
 		s->windows |= a->in.slot >= 0 || a->out.slot >= 0;

@@ -13,11 +13,8 @@
  * so its results must be known: an earlier call found that every rank can read every other's
  * ordinary memory, and messages or slots are not to be tried (single_copy_choice.c).
  */
-#include <stdlib.h>
-
 #include "local/single_copy.h"
 #include "local/ways.h"
-#include "mem/copy.h"
 
 bool tt_pscw_applies(const struct tt_op *op)
 {
@@ -35,30 +32,7 @@ static bool reads(const struct tt_op *op, int reader, int of)
 	return reader != of && tt_form_takes(&f, reader) && tt_form_gives(&f, of);
 }
 
-/* Describes this rank's input; where peers cannot read it, a copy, which stays until they have read. 0 | TT_SYSTEM */
-static int describe(struct tt_op *op, struct tt_peer_memory *ret)
-{
-	struct tt_single_copy *s = op->comm->single_copy;
-	size_t bytes = tt_smsc_in_bytes(op, op->comm->rank);
-
-	if (tt_smsc_describe(op, 0, op->bound.base[TT_IN], bytes, ret))
-		return 0;
-	if (s->copy_bytes < bytes) {
-		free(s->copy);
-		s->copy = malloc(bytes);
-		s->copy_bytes = s->copy ? bytes : 0;
-		atomic_fetch_add(&op->comm->memory.allocations, 1);
-	}
-	if (!s->copy)
-		return tt_fail(TT_SYSTEM,
-			       "rank %d: no memory to copy %zu bytes that peers cannot read",
-			       op->comm->rank, bytes);
-	tt_copy(s->copy, op->bound.base[TT_IN], bytes);
-	tt_smsc_describe(op, 0, s->copy, bytes, ret);
-	return 0;
-}
-
-int tt_pscw_post(struct tt_op *op)
+void tt_pscw_post(struct tt_op *op)
 {
 	tuttiComm_t c = op->comm;
 	struct tt_peer_memory mine;
@@ -71,13 +45,12 @@ int tt_pscw_post(struct tt_op *op)
 	}
 	tt_fault_point(c);
 	if (is_read) {
-		if (describe(op, &mine))
-			return TT_SYSTEM;
+		c->paths.slots->peer_memory_ops->describe(c->paths.slots, op->bound.base[TT_IN],
+							  tt_smsc_in_bytes(op, c->rank), &mine);
 		c->paths.slots->peer_memory_ops->post(c->paths.slots, &mine, op->call.seq,
 						      op->call.stamp);
 	}
 	c->single_copy->phase = TT_SMSC_FETCH;
-	return 1;
 }
 
 int tt_pscw_start(struct tt_op *op, int peer)

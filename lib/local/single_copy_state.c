@@ -24,19 +24,15 @@ int tt_smsc_open(tuttiComm_t c)
 
 void tt_smsc_close(tuttiComm_t c)
 {
-	if (c->single_copy) {
+	if (c->single_copy)
 		free(c->single_copy->bounce);
-		free(c->single_copy->copy);
-	}
 	free(c->single_copy);
 	c->single_copy = NULL;
 }
 
 size_t tt_smsc_memory(tuttiComm_t c)
 {
-	const struct tt_single_copy *s = c->single_copy;
-
-	return s ? sizeof(*s) + s->bounce_bytes + s->copy_bytes : 0;
+	return c->single_copy ? sizeof(*c->single_copy) + c->single_copy->bounce_bytes : 0;
 }
 
 int tt_smsc_open_bounce(tuttiComm_t c, size_t bytes)

@@ -213,7 +213,6 @@ static const struct tt_peer_memory_ops peer_memory_ops = {
 	.describe = tt_shm_describe,
 	.attach = tt_shm_attach,
 	.pointer = tt_shm_pointer,
-	.is_readable = tt_shm_is_readable,
 	.read = tt_shm_read,
 	.post = tt_shm_pscw_post,
 	.test_start = tt_shm_pscw_test_start,

@@ -160,7 +160,6 @@ bool tt_shm_pscw_test_complete(struct tt_endpoint *ep, int peer, uint64_t number
  * windows. */
 void tt_shm_describe(struct tt_endpoint *ep, const void *p, size_t bytes,
 		     struct tt_peer_memory *ret);
-bool tt_shm_is_readable(struct tt_endpoint *ep, const void *p, size_t bytes);
 bool tt_shm_attach(struct tt_endpoint *ep, int peer, const struct tt_peer_memory *remote);
 const void *tt_shm_pointer(struct tt_endpoint *ep, int peer, const struct tt_peer_memory *remote,
 			   size_t bytes);

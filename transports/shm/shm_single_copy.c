@@ -169,18 +169,6 @@ static bool map_window(struct tt_shm_ep *ep, int peer, const struct tt_peer_memo
 
 /* ---- attach, pointer, read ------------------------------------------------------------------- */
 
-/* The first and the last byte stand for the others. */
-bool tt_shm_is_readable(struct tt_endpoint *base, const void *p, size_t bytes)
-{
-	char seen[2];
-	struct iovec local = { seen, sizeof(seen) },
-		     remote[] = { { (char *)(uintptr_t)p, 1 },
-				  { (char *)(uintptr_t)p + bytes - 1, 1 } };
-
-	(void)base;
-	return process_vm_readv(getpid(), &local, 1, remote, 2, 0) == sizeof(seen);
-}
-
 bool tt_shm_attach(struct tt_endpoint *base, int peer, const struct tt_peer_memory *r)
 {
 	struct tt_shm_ep *ep = (struct tt_shm_ep *)base;
@@ -217,8 +205,11 @@ int tt_shm_read(struct tt_endpoint *base, int peer, void *to, uint64_t from, siz
 	int why = tt_shm_try_read(base, peer, to, from, bytes);
 
 	return !why ? 0
-		    : tt_fail(TT_REMOTE, "rank %d: reading %zu bytes of rank %d's memory: %s",
-			      base->world->rank, bytes, peer, strerror(why));
+		    : tt_fail(TT_REMOTE, "rank %d: reading %zu bytes of rank %d's memory: %s%s",
+			      base->world->rank, bytes, peer, strerror(why),
+			      why == EFAULT ? "; for memory that peers cannot read, as a mapping of "
+					      "a device, set TUTTI_CMA=off"
+					    : "");
 }
 
 void tt_shm_single_copy_close(struct tt_shm_ep *ep)
