@@ -45,11 +45,10 @@ tuttiRankState_t tt_am_state(struct tt_am *am, int rank)
 
 int tt_am_next_left(struct tt_am *am, int from)
 {
-	int r = from;
+	int r;
 
 	pthread_mutex_lock(am->lock);
-	while (r < am->nranks && !tt_set_has(am->left, r))
-		r = am->left[r / 8] ? r + 1 : (r | 7) + 1;
+	r = tt_set_next(am->left, am->nranks, from);
 	pthread_mutex_unlock(am->lock);
 	return r;
 }

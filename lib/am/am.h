@@ -23,6 +23,7 @@
 #define TT_AM_H
 
 #include "control/control.h"
+#include "control/sent_set.h"
 
 /* limit of the unexpected queue in bytes of user messages; beyond it, messages stay at their
  * senders */
@@ -46,8 +47,8 @@ enum tt_am_kind {
 
 /* limits of the messages of shrink among n ranks */
 #define TT_AM_PROPOSAL_BYTES 64
-#define TT_AM_DECISION_BYTES(n) (1200 + ((n) + 7) / 8)
-#define TT_AM_ANSWER_BYTES(n) (32 + ((n) + 7) / 8)
+#define TT_AM_DECISION_BYTES(n) (1200 + TT_SENT_SET_MOST(n))
+#define TT_AM_ANSWER_BYTES(n) (32 + TT_SENT_SET_MOST(n))
 
 struct tt_am_header {
 	enum tt_am_kind kind;

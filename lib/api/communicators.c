@@ -165,12 +165,12 @@ static int run_shrink(struct tt_joining *j)
 	return rc;
 }
 
-/* Converts the list to a table [nranks]. 0 | TT_ARG, TT_SYSTEM */
+/* Converts the list to a table [nranks]; NULL: an empty list. 0 | TT_ARG, TT_SYSTEM */
 static int read_excluded(tuttiComm_t comm, const int *list, int n, bool **ret_excluded)
 {
-	bool *excluded = calloc((size_t)comm->nranks, sizeof(*excluded));
+	bool *excluded = n ? calloc((size_t)comm->nranks, sizeof(*excluded)) : NULL;
 
-	if (!excluded)
+	if (n && !excluded)
 		return tt_fail(TT_SYSTEM, "rank %d: no memory for a list of %d ranks", comm->rank,
 			       comm->nranks);
 	for (int i = 0; i < n; i++) {

@@ -141,6 +141,14 @@ bool tt_env_is_valid(const char *name, const char *value);
  * libnccl.so.2 sets the pointer once, before the first tt_env_read. */
 extern const char *(*tt_env_fallback)(const char *name);
 
+/* The digest of a sequence, value by value. h: the digest of the values before, which begins with 0 or
+ * another constant; two small numbers that vary would cancel each other: tt_mix(3, 1) is tt_mix(0, 2). */
+static inline uint64_t tt_mix(uint64_t h, uint64_t value)
+{
+	h = (h ^ value) * 0x9e3779b97f4a7c15ull;
+	return h ^ h >> 29;
+}
+
 /* cpus.c --------------------------------------------------------------------------------------- */
 
 #define TT_CPU_WORDS 16 /* processors 0..1023, a bit each */

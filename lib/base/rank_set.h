@@ -10,6 +10,7 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <stdlib.h>
+#include <string.h>
 
 #define TT_SET_BYTES(nranks) (((size_t)(nranks) + 7) / 8)
 
@@ -29,6 +30,25 @@ static inline void tt_set_add(uint8_t *set, int rank)
 static inline void tt_set_remove(uint8_t *set, int rank)
 {
 	set[(unsigned)rank / 8] &= (uint8_t) ~(1u << (unsigned)rank % 8);
+}
+/* The lowest rank from `from` on that is in the set; nranks: none */
+static inline int tt_set_next(const uint8_t *set, int nranks, int from)
+{
+	while (from < nranks) {
+		uint64_t word = 1;
+
+		if (from % 8 == 0 && nranks - from >= 64)
+			memcpy(&word, set + (unsigned)from / 8, sizeof(word));
+		if (!word)
+			from += 64;
+		else if (!(set[(unsigned)from / 8] >> (unsigned)from % 8))
+			from += 8 - from % 8;
+		else if (tt_set_has(set, from))
+			return from;
+		else
+			from++;
+	}
+	return nranks;
 }
 
 #endif

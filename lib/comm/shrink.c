@@ -60,11 +60,7 @@ static int bar(struct tt_shrink *a, int rank)
 
 uint64_t tt_shrink_mark(uint64_t epoch, const struct tt_members *members)
 {
-	uint64_t mark = tt_mix(0, epoch);
-
-	for (int i = 0; i < members->n; i++)
-		mark = tt_mix(mark, (uint64_t)members->member[i]);
-	return mark;
+	return tt_mix(tt_mix(0, epoch), tt_counted_bits_mark(&members->map.in));
 }
 
 /* Connects the members. 0 | < 0 */
@@ -76,7 +72,7 @@ static int form(struct tt_shrink *a, tuttiComm_t c, const struct tt_env *env)
 	a->members.label = "shrink";
 	a->members.mark = tt_shrink_mark(a->epoch, &a->members);
 	c->rank = a->members.rank;
-	c->nranks = a->members.n;
+	c->nranks = a->members.map.n;
 	c->setup_deadline_ns = tt_now_ns() + (left < a->timeout_ns ? left : a->timeout_ns);
 	rc = tt_control_form(a->parent->ctl, &a->members, c->setup_deadline_ns, &c->ctl);
 	rc = rc ? rc : tt_comm_setup(c, env);
@@ -84,19 +80,17 @@ static int form(struct tt_shrink *a, tuttiComm_t c, const struct tt_env *env)
 	return rc;
 }
 
-/* Bars all ranks that are no members, since the decision stands; members are in ascending order. 0 | TT_SYSTEM */
+/* Bars all ranks that are no members, since the decision stands. 0 | TT_SYSTEM */
 static int bar_others(struct tt_shrink *a)
 {
-	for (int r = 0, i = 0; r < a->parent->nranks; r++) {
-		if (i == a->members.n || a->members.member[i] != r) {
-			if (bar(a, r))
-				return TT_SYSTEM;
-		} else {
-			i++;
-			if (tt_shrink_peer(a, r)->barred)
-				tt_shrink_note(a, r)->barred = false;
-		}
-	}
+	const struct tt_counted_bits *in = &a->members.map.in;
+
+	for (int r = tt_sparse_next(&a->peer, 0); r < in->n; r = tt_sparse_next(&a->peer, r + 1))
+		tt_shrink_note(a, r)->barred = false;
+	for (int r = tt_counted_bits_next(in, 0, false); r < in->n;
+	     r = tt_counted_bits_next(in, r + 1, false))
+		if (bar(a, r))
+			return TT_SYSTEM;
 	return 0;
 }
 
@@ -236,16 +230,15 @@ int tt_comm_shrink(tuttiComm_t parent, const bool *excluded, int nexcluded,
 	a.limit_ns = 3 * a.timeout_ns - a.timeout_ns / 8;
 	a.slice_ns = a.patience_ns / 8 < SLICE_NS ? a.patience_ns / 8 : SLICE_NS;
 	a.pause_ns = 2 * a.slice_ns;
-	a.members.member = calloc(n, sizeof(*a.members.member));
 	a.buffer = malloc(TT_AM_DECISION_BYTES(n));
-	if (made && a.members.member && a.buffer)
+	if (made && a.buffer)
 		rc = (rc = note_ranks(&a, excluded)) ? rc : shrink(&a, config, ret_comm);
 	else
 		tt_fail(TT_SYSTEM, "rank %d: no memory to shrink %zu ranks", parent->rank, n);
 	parent->shrink_epoch = a.epoch;
 	drop_kept(&a);
 	tt_sparse_free_all(&a.peer);
-	free(a.members.member);
+	tt_rank_map_free(&a.members.map);
 	free(a.buffer);
 	return rc;
 }

@@ -90,7 +90,7 @@ int tt_shrink_tell(struct tt_shrink *a, enum tt_shrink_phase phase, int coordina
 	tt_put(&w, a->attempt, 4);
 	tt_put(&w, a->epoch, 8);
 	if (phase == TT_SHRINK_COMPLETED)
-		tt_put_set(&w, a->members.member, a->members.n, a->parent->nranks);
+		tt_put_set(&w, &a->members.map.in);
 	if (!w.failed)
 		rc = tt_am_set_answer(a->parent->am, w.data, w.have);
 	else
@@ -107,8 +107,11 @@ static void note_answer(struct tt_shrink *a, const struct tt_am_header *head, st
 	int coordinator = (int)tt_get(r, 4);
 	uint32_t attempt = (uint32_t)tt_get(r, 4);
 	uint64_t epoch = tt_get(r, 8);
-	const uint8_t *in = phase == TT_SHRINK_COMPLETED ? tt_get_set(r, a->parent->nranks) : NULL;
+	bool complete = phase == TT_SHRINK_COMPLETED;
+	struct tt_sent_set in = { 0 };
 
+	if (complete)
+		in = tt_get_set(r, a->parent->nranks);
 	if (!p || (uint32_t)head->tag != p->query)
 		return;
 	p->answered = p->known = true;
@@ -117,9 +120,9 @@ static void note_answer(struct tt_shrink *a, const struct tt_am_header *head, st
 	p->phase = TT_SHRINK_ABSENT;
 	if (!tt_get_end(r) || coordinator < -1 || coordinator >= a->parent->nranks)
 		return;
-	if (in && !tt_set_has(in, a->parent->rank))
+	if (complete && !tt_sent_set_has(&in, a->parent->rank))
 		a->without = epoch;
-	else if (in && epoch <= a->known_epoch)
+	else if (complete && epoch <= a->known_epoch)
 		return;
 	p->phase = phase;
 	p->coordinator = coordinator;

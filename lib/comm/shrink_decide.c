@@ -157,7 +157,10 @@ static void send_decision(struct tt_shrink *a, int code, const char *text)
 	tt_put(&w, a->epoch, 8);
 	tt_put(&w, (uint8_t)-code, 1);
 	tt_put_text(&w, text);
-	tt_put_set(&w, a->members.member, code ? 0 : a->members.n, a->parent->nranks);
+	if (code)
+		tt_put_no_set(&w, a->parent->nranks);
+	else
+		tt_put_set(&w, &a->members.map.in);
 	/* a member that is gone now is detected when the members connect */
 	for (int r = first(a); r < a->parent->nranks; r = next(a, r))
 		if (r != a->parent->rank && tt_shrink_peer(a, r)->proposed)
@@ -330,12 +333,12 @@ static int check_left(const struct tt_shrink *a)
 /* Of two halves that cannot reach each other at most one has a majority. */
 static int check_majority(const struct tt_shrink *a)
 {
-	if (!a->parent->settings.majority || 2 * a->members.n > a->parent->nranks)
+	if (!a->parent->settings.majority || 2 * a->members.map.n > a->parent->nranks)
 		return 0;
 	return tt_fail(
 		TT_REMOTE,
 		"rank %d: tuttiCommShrink: %d of %d ranks are left, no majority; TUTTI_SHRINK=any goes on without",
-		a->parent->rank, a->members.n, a->parent->nranks);
+		a->parent->rank, a->members.map.n, a->parent->nranks);
 }
 
 /* The only survivor may itself be the excluded rank: wait for news of the others. */
@@ -344,22 +347,58 @@ static int wait_if_alone(struct tt_shrink *a)
 	uint64_t until = tt_deadline_ns(ALONE_MS);
 	int rc = 0;
 
-	while (a->members.n == 1 && a->parent->nranks > 1 && !a->listed && tt_now_ns() < until &&
+	while (a->members.map.n == 1 && a->parent->nranks > 1 && !a->listed && tt_now_ns() < until &&
 	       !(rc = tt_shrink_check(a)))
 		nanosleep(&(struct timespec){ .tv_nsec = 5000000 }, NULL);
 	return rc;
 }
 
+/* Takes the members of a decision. made: bits is made. 0 | TT_SYSTEM */
+static int take_members(struct tt_shrink *a, bool made, struct tt_counted_bits *bits)
+{
+	if (!made) {
+		tt_counted_bits_free(bits);
+		return tt_fail(TT_SYSTEM, "rank %d: no memory for the members of a shrink of %d ranks",
+			       a->parent->rank, a->parent->nranks);
+	}
+	tt_rank_map_free(&a->members.map);
+	tt_rank_map_take(&a->members.map, bits);
+	a->members.rank = tt_rank_map_rank(&a->members.map, a->parent->rank);
+	return 0;
+}
+
+/* Takes the ranks of which `is` is true. 0 | TT_SYSTEM */
+static int choose_members(struct tt_shrink *a, bool (*is)(const struct tt_shrink *a, int rank))
+{
+	struct tt_counted_bits bits;
+	bool made = tt_counted_bits_make(&bits, a->parent->nranks);
+
+	for (int r = 0; made && r < a->parent->nranks; r++)
+		if (is(a, r))
+			tt_counted_bits_add(&bits, r);
+	if (made)
+		tt_counted_bits_count(&bits);
+	return take_members(a, made, &bits);
+}
+
+static bool is_proposed(const struct tt_shrink *a, int rank)
+{
+	return tt_shrink_peer(a, rank)->proposed &&
+	       (rank == a->parent->rank || !tt_shrink_is_gone(a, rank));
+}
+
+static bool is_not_barred(const struct tt_shrink *a, int rank)
+{
+	return !tt_shrink_peer(a, rank)->barred;
+}
+
 /* Takes the members of a new epoch. 0 | < 0 */
 static int decide(struct tt_shrink *a)
 {
-	int rc;
+	int rc = choose_members(a, is_proposed);
 
-	a->members.n = 0;
-	for (int r = first(a); r < a->parent->nranks; r = next(a, r))
-		if (tt_shrink_peer(a, r)->proposed &&
-		    (r == a->parent->rank || !tt_shrink_is_gone(a, r)))
-			a->members.member[a->members.n++] = r;
+	if (rc)
+		return rc;
 	a->epoch++;
 	rc = (rc = check_list(a)) ? rc : (rc = check_left(a)) ? rc : check_majority(a);
 	return rc ? rc : wait_if_alone(a);
@@ -376,14 +415,6 @@ static bool stands(const struct tt_shrink *a)
 	return a->kept && a->epoch == a->kept_epoch && complete;
 }
 
-static void repeat_members(struct tt_shrink *a)
-{
-	a->members.n = 0;
-	for (int r = 0; r < a->parent->nranks; r++)
-		if (!tt_shrink_peer(a, r)->barred)
-			a->members.member[a->members.n++] = r;
-}
-
 /* 0 | 1 follow a lower rank | < 0 */
 static int coordinate(struct tt_shrink *a)
 {
@@ -393,7 +424,7 @@ static int coordinate(struct tt_shrink *a)
 	if (rc > 0)
 		return rc;
 	if (!rc && stands(a))
-		repeat_members(a);
+		rc = choose_members(a, is_not_barred);
 	else
 		rc = rc ? rc : decide(a);
 	if (rc)
@@ -404,25 +435,25 @@ static int coordinate(struct tt_shrink *a)
 
 /* ---- the other ranks ------------------------------------------------------------------------- */
 
-/* 0 decided | 1 malformed, or of an earlier attempt | error of the coordinator */
+/* 0 decided | 1 malformed, or of an earlier attempt | error of the coordinator, or TT_SYSTEM */
 static int get_decision(struct tt_shrink *a, const struct tt_am_header *head, struct tt_reader *r)
 {
 	uint64_t epoch = tt_get(r, 8);
 	int code = -(int)tt_get_upto(r, 1, tuttiNumResults);
-	const uint8_t *in;
+	struct tt_counted_bits members = { 0 };
+	struct tt_sent_set in;
 	char text[1024];
+	int rc = 0;
 
 	tt_get_text(r, text, sizeof(text));
 	in = tt_get_set(r, a->parent->nranks);
-	if (!tt_get_end(r) || !(code ? *text : tt_set_has(in, a->parent->rank)) ||
+	if (!tt_get_end(r) || !(code ? *text : tt_sent_set_has(&in, a->parent->rank)) ||
 	    (uint32_t)head->tag != a->attempt)
 		return 1;
-	a->members.n = 0;
-	for (int i = 0; i < a->parent->nranks; i++)
-		if (tt_set_has(in, i))
-			a->members.member[a->members.n++] = i;
+	if (!code)
+		rc = take_members(a, tt_sent_set_read(&in, &members), &members);
 	a->epoch = epoch;
-	return code ? tt_fail(code, "%s", text) : 0;
+	return code ? tt_fail(code, "%s", text) : rc;
 }
 
 /* The coordinator is silent: asks the lowest ranks, and more only if none of these may coordinate,
@@ -513,9 +544,5 @@ int tt_shrink_decide(struct tt_shrink *a)
 			return rc;
 		rc = who == a->parent->rank ? coordinate(a) : follow(a, who);
 	} while (rc > 0);
-	a->members.rank = 0;
-	while (!rc && a->members.rank < a->members.n &&
-	       a->members.member[a->members.rank] != a->parent->rank)
-		a->members.rank++;
 	return rc;
 }

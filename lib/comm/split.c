@@ -85,10 +85,11 @@ int tt_comm_split(tuttiComm_t parent, int color, int key, const tuttiConfig_t *c
 	struct tt_parts all[TT_FIRST_COLUMNS] = { 0 },
 			paths = { .mine = &path, .bytes = sizeof(path) };
 	struct tt_env env;
+	struct tt_members members = { 0 };
 	struct tt_control *ctl = NULL;
 	tuttiComm_t c = NULL;
 	uint64_t deadline_ns = tt_deadline_ns(parent->settings.timeout_ms);
-	int rc, rank, nranks;
+	int rc;
 
 	parent->splits++;
 	if (!code && color >= 0)
@@ -97,21 +98,21 @@ int tt_comm_split(tuttiComm_t parent, int color, int key, const tuttiConfig_t *c
 		code = tt_comm_facts(c, parent->ctl, &env, &mine);
 	tt_comm_columns(&mine, c ? &c->paths.announcement : &none, all);
 	rc = tt_control_split(parent->ctl, color, key, code, parent->settings.timeout_ms, all,
-			      TT_FIRST_COLUMNS, &ctl, &rank, &nranks);
+			      TT_FIRST_COLUMNS, &ctl, &members);
 	if (!rc && c) {
 		c->ctl = ctl;
-		c->rank = rank;
-		c->nranks = nranks;
+		c->rank = members.rank;
+		c->nranks = members.map.n;
 		rc = prepare(parent, c, color, &env, all, &path);
 	}
 	rc = agree(parent, rc, &paths, deadline_ns);
 	if (!rc && c) {
-		paths.rank_of = all[0].rank_of;
+		paths.members = &members.map;
 		rc = tt_comm_complete(c, &paths);
 	}
 	tt_parts_free(&paths);
 	tt_comm_free_columns(all);
-	free(all[0].rank_of);
+	tt_rank_map_free(&members.map);
 	tt_control_formed(parent->ctl);
 	if (rc) {
 		tt_comm_free(c);

@@ -313,7 +313,7 @@ static int make_first(const struct tt_join *join, struct tt_id *id, const struct
 	if (!rc && join->nranks > 1) /* takes a while, in which other ranks connect already */
 		rc = tt_endpoint_tls(ep);
 	if (!rc)
-		rc = tt_control_make(ep, 0, join->rank, join->nranks, NULL, ret_ctl);
+		rc = tt_control_make(ep, join->rank, join->nranks, ret_ctl);
 	if (rc)
 		tt_endpoint_free(ep);
 	return rc;

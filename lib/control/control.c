@@ -32,10 +32,11 @@ static bool allocate(struct tt_control *ctl)
 }
 
 /* false: no memory */
-static bool map_peers(struct tt_control *ctl, const int *peer_of)
+static bool map_peers(struct tt_control *ctl, const struct tt_rank_map *members,
+		      const struct tt_rank_map *outer)
 {
 	ctl->map = calloc(1, sizeof(*ctl->map));
-	return ctl->map && tt_rank_map_make(ctl->map, peer_of, ctl->nranks, ctl->ep->npeers);
+	return ctl->map && tt_rank_map_compose(ctl->map, members, outer, ctl->ep->npeers);
 }
 
 static void release(struct tt_control *ctl)
@@ -57,8 +58,10 @@ static void release(struct tt_control *ctl)
 	free(ctl);
 }
 
-int tt_control_make(struct tt_control_endpoint *ep, uint64_t context, int rank, int nranks,
-		    const int *peer_of, struct tt_control **ret_ctl)
+/* members: of outer's map; NULL: rank r is peer r */
+static int make(struct tt_control_endpoint *ep, uint64_t context, int rank, int nranks,
+		const struct tt_rank_map *members, const struct tt_rank_map *outer,
+		struct tt_control **ret_ctl)
 {
 	struct tt_control *ctl = aligned_alloc(TT_APART,
 					       (sizeof(*ctl) + TT_APART - 1) / TT_APART * TT_APART);
@@ -76,13 +79,25 @@ int tt_control_make(struct tt_control_endpoint *ep, uint64_t context, int rank, 
 	ctl->status.blocked.awaited = ctl->failure.culprit = -1;
 	pthread_mutex_init(&ctl->observers.lock, NULL);
 	if (!allocate(ctl) ||
-	    (peer_of && !(map_peers(ctl, peer_of) && tt_control_number_hosts(ctl)))) {
+	    (members && !(map_peers(ctl, members, outer) && tt_control_number_hosts(ctl)))) {
 		release(ctl);
 		return tt_fail(TT_SYSTEM, "rank %d: no memory for %d ranks", rank, nranks);
 	}
 	tt_endpoint_enter(ep, ctl);
 	*ret_ctl = ctl;
 	return 0;
+}
+
+int tt_control_make(struct tt_control_endpoint *ep, int rank, int nranks,
+		    struct tt_control **ret_ctl)
+{
+	return make(ep, 0, rank, nranks, NULL, NULL, ret_ctl);
+}
+
+int tt_control_make_child(struct tt_control *parent, uint64_t context, int rank,
+			  const struct tt_rank_map *members, struct tt_control **ret_ctl)
+{
+	return make(parent->ep, context, rank, members->n, members, parent->map, ret_ctl);
 }
 
 void tt_control_free(struct tt_control *ctl)
@@ -194,18 +209,16 @@ static void pack_hosts(struct tt_control *ctl)
  * one begins between their peers. false: no memory */
 static bool map_hosts(struct tt_control *ctl, const struct tt_counted_bits *firsts)
 {
-	bool begins = true;
+	const struct tt_counted_bits *in = &ctl->map->in;
 
 	if (!tt_counted_bits_make(&ctl->own_firsts, ctl->nranks + 1))
 		return false;
-	for (int peer = 0, rank = 0; rank < ctl->nranks; peer++) {
-		begins |= tt_counted_bits_has(firsts, peer);
-		if (!tt_counted_bits_has(&ctl->map->in, peer))
-			continue;
-		if (begins)
+	for (int peer = 0, gap = 0, rank = 0, end; rank < ctl->nranks; rank += end - peer, gap = end) {
+		peer = tt_counted_bits_next(in, gap, true);
+		end = tt_counted_bits_next(in, peer, false);
+		tt_counted_bits_add_range(&ctl->own_firsts, rank, firsts, peer, end);
+		if (tt_counted_bits_next(firsts, gap, true) < peer)
 			tt_counted_bits_add(&ctl->own_firsts, rank);
-		begins = false;
-		rank++;
 	}
 	tt_counted_bits_count(&ctl->own_firsts);
 	ctl->host_firsts = &ctl->own_firsts;
@@ -221,12 +234,12 @@ bool tt_control_number_hosts(struct tt_control *ctl)
 	int *lowest;
 	bool made;
 
-	if (!ctl->map && d->firsts.word && !d->host) {
+	if (!ctl->map && d->firsts.group && !d->host) {
 		ctl->host_firsts = &d->firsts;
 		ctl->nhosts = tt_counted_bits_before(&d->firsts, ctl->nranks);
 		return true;
 	}
-	if (ctl->map && ctl->map->in_order && d->firsts.word && !d->host)
+	if (ctl->map && ctl->map->in_order && d->firsts.group && !d->host)
 		return map_hosts(ctl, &d->firsts);
 	host = malloc((size_t)ctl->ep->npeers * sizeof(*host));
 	while (room < 2 * n)

@@ -30,7 +30,7 @@
 
 #include "base/base.h"
 #include "base/collective.h"
-#include "base/counted_bits.h"
+#include "control/rank_map.h"
 #include "tutti.h"
 
 /* ---- calls ----------------------------------------------------------------------------------- */
@@ -50,13 +50,6 @@ struct tt_call {
  * of a collective covers all calls so far, so that a different call shows at the next collective at
  * the latest; the stamp of a send or receive covers itself and its number. */
 uint64_t tt_call_digest(const struct tt_call *call);
-/* The digest of a sequence, value by value. h: the digest of the values before, which begins with 0 or
- * another constant; two small numbers that vary would cancel each other: tt_mix(3, 1) is tt_mix(0, 2). */
-static inline uint64_t tt_mix(uint64_t h, uint64_t value)
-{
-	h = (h ^ value) * 0x9e3779b97f4a7c15ull;
-	return h ^ h >> 29;
-}
 static inline uint32_t tt_call_stamp(const struct tt_call *call, uint64_t seq)
 {
 	return (uint32_t)(tt_mix(tt_call_digest(call), seq) >> 32);
@@ -102,6 +95,16 @@ int tt_control_join(const struct tt_join *join, struct tt_control **ret_ctl);
 int tt_control_decline(const struct tt_join *join, int code);
 
 struct tt_parts;
+
+/* The members of a new control, as a map from their ranks to those in the parent, and this rank's number
+ * among them. */
+struct tt_members {
+	struct tt_rank_map map;
+	int rank;
+	const char *label; /* label and mark make the new context number differ from others */
+	uint64_t mark;
+};
+
 /* A control for the ranks of an existing one with the same color, ordered by key, then by rank. The
  * new control uses the listener, the thread and the connections of parent. Collective: every rank
  * of parent calls, in order with its allgathers; color -1: the rank takes part and gets NULL.
@@ -109,21 +112,14 @@ struct tt_parts;
  * then no rank splits. After a failure the sentences differ: tt_control_agree. Whatever breaks
  * parent breaks the new control, until tt_control_formed, which the caller calls in any case,
  * after tt_control_agree: no rank may leave parent before every rank is connected. facts: nfacts more
- * parts of each rank of parent, at most TT_SPLIT_FACTS; after success the caller frees them and the one rank_of
- * that they share. Blocks: until timeout_ms. */
+ * parts of each rank of parent, at most TT_SPLIT_FACTS, for the caller to free after success. ret_members: of the new
+ * control, for the caller to free in any case; facts, with a color, lead to it. Blocks: until timeout_ms. */
 #define TT_SPLIT_FACTS 2
 int tt_control_split(struct tt_control *parent, int color, int key, int code, uint32_t timeout_ms,
-		     struct tt_parts *facts, int nfacts, struct tt_control **ret_ctl, int *ret_rank,
-		     int *ret_nranks);
+		     struct tt_parts *facts, int nfacts, struct tt_control **ret_ctl,
+		     struct tt_members *ret_members);
 
 void tt_control_formed(struct tt_control *parent);
-
-/* The members of a new control: their ranks in its parent, and this rank's number among them. */
-struct tt_members {
-	int *member, n, rank; /* [n] */
-	const char *label;    /* label and mark make the new context number differ from others */
-	uint64_t mark;
-};
 
 /* For shrink.c. shrinking: before the first message to another member. form: connect the control of
  * the members; after a failure *ret_ctl is broken, or NULL. A death of a member that the parent
@@ -184,7 +180,7 @@ struct tt_parts {
 	int nruns, *from;
 	const uint8_t **part; /* in message, not aligned */
 	uint8_t *message;     /* of this column, or of a later one */
-	int *rank_of;         /* of a split, [its ranks]: their ranks in the parent; else NULL */
+	const struct tt_rank_map *members; /* of a split: its ranks' ranks in the parent; else NULL */
 };
 /* One exchange of several parts of each rank, as tt_control_allgather. A part that is equal to the one
  * of the rank before takes a bit, so what differs from rank to rank is a column of its own. mine and

@@ -390,11 +390,9 @@ static bool begin(struct tt_control *ctl, struct tt_parts *columns, int ncolumns
 	ctl->gather.bytes = bytes;
 	ctl->gather.columns = columns;
 	ctl->gather.ncolumns = ncolumns;
-	for (int r = 0; r < ctl->nranks; r++)
-		if (!ctl->departed.left[r / 8]) /* of eight ranks none */
-			r |= 7;
-		else if (tt_set_has(ctl->departed.left, r))
-			tt_gather_gone(ctl, r);
+	for (int r = tt_set_next(ctl->departed.left, ctl->nranks, 0); r < ctl->nranks;
+	     r = tt_set_next(ctl->departed.left, ctl->nranks, r + 1))
+		tt_gather_gone(ctl, r);
 	if (!absorb_early(ctl))
 		return false;
 	forward(ctl);
@@ -536,14 +534,21 @@ static int run_of(const struct tt_parts *parts, int rank)
 
 void tt_part_get(const struct tt_parts *parts, int rank, void *to)
 {
-	int among_all = parts->rank_of ? parts->rank_of[rank] : rank;
+	int among_all = parts->members ? tt_rank_map_peer(parts->members, rank) : rank;
 
 	memcpy(to, parts->part[run_of(parts, among_all)], parts->bytes);
 }
 
 int tt_part_end(const struct tt_parts *parts, int rank)
 {
-	return parts->rank_of ? rank + 1 : parts->from[run_of(parts, rank) + 1];
+	const struct tt_rank_map *m = parts->members;
+
+	if (!m)
+		return parts->from[run_of(parts, rank) + 1];
+	return m->in_order ? tt_counted_bits_before(
+				     &m->in,
+				     parts->from[run_of(parts, tt_rank_map_peer(m, rank)) + 1])
+			   : rank + 1;
 }
 
 void tt_parts_free(struct tt_parts *parts)

@@ -261,9 +261,9 @@ void tt_flood_check_left(struct tt_control *ctl)
 {
 	uint64_t started = atomic_load(&ctl->log.started);
 
-	for (int r = 0; r < ctl->nranks; r++)
-		if (tt_set_has(ctl->departed.left, r) &&
-		    tt_flood_goodbye_of(ctl, r)->after < started &&
+	for (int r = tt_set_next(ctl->departed.left, ctl->nranks, 0); r < ctl->nranks;
+	     r = tt_set_next(ctl->departed.left, ctl->nranks, r + 1))
+		if (tt_flood_goodbye_of(ctl, r)->after < started &&
 		    atomic_load(&ctl->log.finished) < started)
 			abandoned(ctl, r, started);
 }
@@ -320,6 +320,14 @@ static bool is_gone(const struct tt_control *ctl, int rank)
 {
 	return tt_set_has(ctl->departed.left, rank) || tt_set_has(ctl->departed.dead, rank) ||
 	       tt_set_has(ctl->departed.over, rank);
+}
+
+int tt_flood_next_gone(const struct tt_control *ctl, int from)
+{
+	int left = tt_set_next(ctl->departed.left, ctl->nranks, from),
+	    dead = tt_set_next(ctl->departed.dead, ctl->nranks, from);
+
+	return left < dead ? left : dead;
 }
 
 static int count_gone(const struct tt_control *ctl)

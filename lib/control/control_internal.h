@@ -54,10 +54,12 @@ static inline bool tt_ring_edge(int a, int b, int n)
 
 /* ---- control.c ------------------------------------------------------------------------------- */
 
-/* Make a control: the first one of ep (peer_of NULL: rank r is peer r), or one of some peers. ep
- * holds the control from now on; locked. 0 | TT_SYSTEM */
-int tt_control_make(struct tt_control_endpoint *ep, uint64_t context, int rank, int nranks,
-		    const int *peer_of, struct tt_control **ret_ctl);
+/* Make the first control of ep, whose rank r is peer r; one of some ranks of its parent. ep holds the control
+ * from now on; locked. 0 | TT_SYSTEM */
+int tt_control_make(struct tt_control_endpoint *ep, int rank, int nranks,
+		    struct tt_control **ret_ctl);
+int tt_control_make_child(struct tt_control *parent, uint64_t context, int rank,
+			  const struct tt_rank_map *members, struct tt_control **ret_ctl);
 /* Free a control without a goodbye; the endpoint with its last one. Not locked. */
 void tt_control_free(struct tt_control *ctl);
 /* Number the hosts by the business cards; the first control does it after the join. false: no memory */
@@ -145,6 +147,8 @@ struct tt_departures {
 	bool leaving;            /* this rank has sent its goodbye */
 };
 
+/* The lowest rank from `from` on that is dead or has left; nranks: none */
+int tt_flood_next_gone(const struct tt_control *ctl, int from);
 /* Break the control; the first break wins. from: the neighbor that reported the failure, -1: this
  * rank. last: the last operation with a message received from culprit. */
 void tt_control_break(struct tt_control *ctl, int code, int culprit, uint64_t last,
@@ -247,8 +251,8 @@ void tt_gather_gone(struct tt_control *ctl, int rank);
 struct tt_split_state {
 	uint64_t begun;           /* splits; calling thread */
 	struct tt_control *child; /* split or shrink in progress: the new control, NULL: none yet */
-	/* child is of a shrink: only deaths of its members break the child; [child->nranks] */
-	const int *shrink_members;
+	/* child is of a shrink: only deaths of its members break the child */
+	const struct tt_rank_map *shrink_members;
 	uint64_t failed; /* number of the latest failed split, and why: */
 	int code;
 	char text[1024];
@@ -276,7 +280,7 @@ struct tt_control {
 	uint64_t context; /* the number of this control in frames; 0: the endpoint's first */
 	uint64_t mark;    /* tt_control_describe; locked, as is: */
 	char name[64];
-	struct tt_rank_map *map; /* NULL: rank r is peer r */
+	struct tt_rank_map *map; /* from ranks to peers; NULL: rank r is peer r */
 
 	struct tt_control *next; /* in ep->controls */
 	/* as of tt_host_number; fixed before join.complete */

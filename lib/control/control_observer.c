@@ -21,13 +21,10 @@ void tt_control_observe(struct tt_control *ctl, const struct tt_control_observer
 	o->slot[i].table = table;
 	o->slot[i].ctx = ctx;
 	o->slot[i].notified = false;
-	for (int r = 0; r < ctl->nranks && table->gone; r++)
-		if (!(ctl->departed.left[r / 8] | ctl->departed.dead[r / 8])) /* of eight none */
-			r |= 7;
-		else if (tt_set_has(ctl->departed.left, r) || tt_set_has(ctl->departed.dead, r))
-			table->gone(ctx, r,
-				    tt_set_has(ctl->departed.left, r) ? tuttiRankLeft
-								      : tuttiRankDead);
+	for (int r = tt_flood_next_gone(ctl, 0); r < ctl->nranks && table->gone;
+	     r = tt_flood_next_gone(ctl, r + 1))
+		table->gone(ctx, r,
+			    tt_set_has(ctl->departed.left, r) ? tuttiRankLeft : tuttiRankDead);
 	o->broken_due |= table->broken && ctl->broken;
 	tt_control_unlock(ctl);
 	pthread_mutex_unlock(&o->lock);

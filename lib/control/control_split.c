@@ -13,32 +13,113 @@
 #include <string.h>
 
 #include "control/control_internal.h"
+#include "control/sent_set.h"
 
-struct split_record {
-	int32_t color, key;
+/* The columns of an exchange before the facts */
+enum { CHOICES, KEYS, COLUMNS };
+
+struct split_choice {
+	int32_t color;
 	int32_t failed; /* this rank cannot split */
 };
 
-/* Fill members[] in the new order; returns their number, and this rank's number among them. */
-static int choose_members(const struct split_record *records, int nranks, int me, int *members,
-			  int *ret_rank)
+/* ---- members --------------------------------------------------------------------------------- */
+
+struct keyed_rank {
+	int32_t key;
+	int rank;
+};
+
+static int compare_keys(const void *a, const void *b)
 {
-	int n = 0;
+	const struct keyed_rank *x = a, *y = b;
 
-	for (int r = 0; r < nranks; r++) {
-		int at = n;
+	return x->key != y->key ? (x->key < y->key ? -1 : 1) : x->rank - y->rank;
+}
 
-		if (records[r].color != records[me].color)
-			continue;
-		for (; at > 0 && records[members[at - 1]].key > records[r].key; at--)
-			members[at] = members[at - 1];
-		members[at] = r;
-		n++;
+static bool has_color(const struct tt_parts *choices, int rank, int32_t color)
+{
+	struct split_choice other;
+
+	tt_part_get(choices, rank, &other);
+	return other.color == color;
+}
+
+/* The next rank of a color from `from` on, with its key and the end of the ranks with the same key and color; nranks:
+ * none */
+static int next_run(const struct tt_parts columns[COLUMNS], int nranks, int from, int32_t color,
+		    int32_t *ret_key, int *ret_end)
+{
+	int key_end;
+
+	while (from < nranks && !has_color(&columns[CHOICES], from, color))
+		from = tt_part_end(&columns[CHOICES], from);
+	if (from == nranks)
+		return nranks;
+	tt_part_get(&columns[KEYS], from, ret_key);
+	*ret_end = tt_part_end(&columns[CHOICES], from);
+	key_end = tt_part_end(&columns[KEYS], from);
+	*ret_end = key_end < *ret_end ? key_end : *ret_end;
+	return from;
+}
+
+/* Keys do not decrease: the ranks of a color as bits. *ret_in_order false: keys do. Returns false: no memory */
+static bool choose_in_order(const struct tt_parts columns[COLUMNS], int nranks, int32_t color,
+			    struct tt_counted_bits *bits, bool *ret_in_order)
+{
+	int32_t before = INT32_MIN, key;
+
+	*ret_in_order = true;
+	if (!tt_counted_bits_make(bits, nranks))
+		return false;
+	for (int r = 0, end; (r = next_run(columns, nranks, r, color, &key, &end)) < nranks; r = end) {
+		*ret_in_order &= key >= before;
+		before = key;
+		tt_counted_bits_fill(bits, r, end - r);
 	}
-	for (int i = 0; i < n; i++)
-		if (members[i] == me)
-			*ret_rank = i;
-	return n;
+	tt_counted_bits_count(bits);
+	return true;
+}
+
+/* The members of bits by key, then by rank. false: no memory */
+static bool sort_members(const struct tt_parts *keys, const struct tt_counted_bits *bits,
+			 struct tt_rank_map *ret_map)
+{
+	int n = tt_counted_bits_before(bits, bits->n), *ranks = malloc((size_t)n * sizeof(*ranks));
+	struct keyed_rank *list = malloc((size_t)n * sizeof(*list));
+	bool made = ranks && list;
+
+	for (int i = 0, r = 0; made && i < n; i++, r++) {
+		list[i].rank = r = tt_counted_bits_next(bits, r, true);
+		tt_part_get(keys, r, &list[i].key);
+	}
+	if (made)
+		qsort(list, (size_t)n, sizeof(*list), compare_keys);
+	for (int i = 0; made && i < n; i++)
+		ranks[i] = list[i].rank;
+	made = made && tt_rank_map_make(ret_map, ranks, n, bits->n);
+	free(list);
+	free(ranks);
+	return made;
+}
+
+/* The ranks of this rank's color, in the order of keys. 0 | TT_SYSTEM */
+static int choose_members(struct tt_control *parent, const struct tt_parts columns[COLUMNS],
+			  int32_t color, struct tt_members *m)
+{
+	struct tt_counted_bits bits = { 0 };
+	bool in_order, made = choose_in_order(columns, parent->nranks, color, &bits, &in_order);
+
+	if (made && in_order)
+		tt_rank_map_take(&m->map, &bits);
+	else if (made)
+		made = sort_members(&columns[KEYS], &bits, &m->map);
+	tt_counted_bits_free(&bits);
+	if (!made)
+		return tt_fail(TT_SYSTEM, "rank %d: no memory for the members of a split of %d ranks",
+			       parent->rank, parent->nranks);
+	m->rank = tt_rank_map_rank(&m->map, parent->rank);
+	return 0;
 }
 
 /* ---- failing --------------------------------------------------------------------------------- */
@@ -91,9 +172,8 @@ void tt_split_dead(struct tt_control *ctl, int rank)
 	char text[96];
 
 	snprintf(text, sizeof(text), "rank %d of the parent communicator died", rank);
-	for (int i = 0; ctl->split.shrink_members && i < child->nranks; i++)
-		if (ctl->split.shrink_members[i] == rank)
-			tt_control_break(child, TT_REMOTE, -1, 0, text, -1);
+	if (ctl->split.shrink_members && tt_rank_map_rank(ctl->split.shrink_members, rank) >= 0)
+		tt_control_break(child, TT_REMOTE, -1, 0, text, -1);
 }
 
 void tt_split_freed(struct tt_control *ctl, const struct tt_control *child)
@@ -120,17 +200,8 @@ static uint64_t context_of(const struct tt_control *parent, const struct tt_memb
 static int make_child(struct tt_control *parent, const struct tt_members *m,
 		      struct tt_control **ret_ctl)
 {
-	int *peer_of = malloc((size_t)m->n * sizeof(*peer_of));
-	int rc = TT_SYSTEM;
+	int rc = tt_control_make_child(parent, context_of(parent, m), m->rank, &m->map, ret_ctl);
 
-	for (int i = 0; peer_of && i < m->n; i++)
-		peer_of[i] = tt_control_peer(parent, m->member[i]);
-	if (peer_of)
-		rc = tt_control_make(parent->ep, context_of(parent, m), m->rank, m->n, peer_of,
-				     ret_ctl);
-	else
-		tt_fail(TT_SYSTEM, "rank %d: no memory for %d ranks", parent->rank, m->n);
-	free(peer_of);
 	if (rc)
 		return rc;
 	(*ret_ctl)->join.has_table = (*ret_ctl)->join.complete = true;
@@ -149,7 +220,8 @@ static int connect_neighbors(struct tt_control *parent, struct tt_control *ctl,
 		for (int i = 0; i < n && !rc; i++)
 			if ((tt_control_peer(ctl, neighbor[i]) > ctl->ep->peer) == higher)
 				rc = tt_control_reach(ctl, neighbor[i], parent->rank,
-						      m->member[neighbor[i]], deadline_ns);
+						      tt_rank_map_peer(&m->map, neighbor[i]),
+						      deadline_ns);
 	return rc;
 }
 
@@ -170,34 +242,49 @@ void tt_control_formed(struct tt_control *parent)
 
 /* ---- splitting ------------------------------------------------------------------------------- */
 
-static bool any_failed(const struct split_record *records, int nranks)
+static bool any_failed(const struct tt_parts *choices, int nranks)
 {
-	for (int r = 0; r < nranks; r++)
-		if (records[r].failed)
+	struct split_choice other;
+
+	for (int r = 0; r < nranks; r = tt_part_end(choices, r)) {
+		tt_part_get(choices, r, &other);
+		if (other.failed)
 			return true;
+	}
 	return false;
 }
 
-/* Make and connect the control of this rank's color. A failure is everybody's. */
-static int connect_members(struct tt_control *parent, const struct split_record *records,
-			   int *members, uint64_t deadline_ns, struct tt_control **ret_ctl)
+/* Make the control of the members; locked. */
+static int begin_child(struct tt_control *parent, const struct tt_members *m,
+		       struct tt_control **ret_ctl)
 {
-	struct tt_members m = { .member = members, .label = "split" };
+	int rc = make_child(parent, m, ret_ctl);
+
+	if (*ret_ctl && parent->broken)
+		tt_split_broken(parent);
+	else if (*ret_ctl && parent->split.failed == parent->split.begun)
+		tt_control_break(*ret_ctl, parent->split.code, -1, 0, parent->split.text, -1);
+	return rc;
+}
+
+/* Make and connect the control of this rank's color. A failure is everybody's. */
+static int connect_members(struct tt_control *parent, const struct tt_parts columns[COLUMNS],
+			   int32_t color, uint64_t deadline_ns, struct tt_control **ret_ctl,
+			   struct tt_members *m)
+{
 	struct tt_control *ctl = NULL;
 	char text[1024];
-	int rc;
+	int rc = choose_members(parent, columns, color, m);
 
-	m.n = choose_members(records, parent->nranks, parent->rank, members, &m.rank);
-	m.mark = parent->split.begun << 32 | (uint32_t)records[parent->rank].color;
-	tt_control_lock(parent);
-	rc = make_child(parent, &m, &ctl);
-	if (ctl && parent->broken)
-		tt_split_broken(parent);
-	else if (ctl && parent->split.failed == parent->split.begun)
-		tt_control_break(ctl, parent->split.code, -1, 0, parent->split.text, -1);
-	tt_control_unlock(parent);
+	m->label = "split";
+	m->mark = parent->split.begun << 32 | (uint32_t)color;
+	if (!rc) {
+		tt_control_lock(parent);
+		rc = begin_child(parent, m, &ctl);
+		tt_control_unlock(parent);
+	}
 	if (!rc)
-		rc = connect_neighbors(parent, ctl, &m, deadline_ns);
+		rc = connect_neighbors(parent, ctl, m, deadline_ns);
 	if (!rc) {
 		*ret_ctl = ctl;
 		return 0;
@@ -210,71 +297,50 @@ static int connect_members(struct tt_control *parent, const struct split_record 
 	return tt_fail(rc, "%s", text);
 }
 
-/* The records of all ranks, and their facts */
-static int exchange(struct tt_control *parent, const struct split_record *mine,
-		    struct split_record *records, struct tt_parts *facts, int nfacts,
-		    uint64_t deadline_ns)
+static int split(struct tt_control *parent, struct tt_parts *columns, int ncolumns,
+		 uint64_t deadline_ns, struct tt_control **ret_ctl, struct tt_members *m)
 {
-	struct tt_parts columns[1 + TT_SPLIT_FACTS] = { { .mine = mine, .bytes = sizeof(*mine) } };
-	int rc;
+	const struct split_choice *mine = columns[CHOICES].mine;
+	int rc = tt_control_allgather_columns(parent, columns, ncolumns, deadline_ns);
 
-	for (int i = 0; i < nfacts; i++)
-		columns[1 + i] = facts[i];
-	rc = tt_control_allgather_columns(parent, columns, 1 + nfacts, deadline_ns);
 	if (rc)
 		return rc;
-	for (int r = 0; r < parent->nranks; r++)
-		tt_part_get(&columns[0], r, &records[r]);
-	tt_parts_free(&columns[0]);
-	for (int i = 0; i < nfacts; i++)
-		facts[i] = columns[1 + i];
-	return 0;
-}
-
-static int split(struct tt_control *parent, struct split_record *mine, int code,
-		 struct tt_parts *facts, int nfacts, uint64_t deadline_ns,
-		 struct tt_control **ret_ctl)
-{
-	struct split_record *records = calloc((size_t)parent->nranks, sizeof(*records));
-	int *members = calloc((size_t)parent->nranks, sizeof(*members));
-	int rc = TT_SYSTEM;
-
-	if (records && members)
-		rc = exchange(parent, mine, records, facts, nfacts, deadline_ns);
-	else
-		rc = tt_control_absent(parent);
-	if (!rc && any_failed(records, parent->nranks))
-		rc = code ? code
-			  : tt_fail(TT_REMOTE, "rank %d: another rank cannot split", parent->rank);
+	if (any_failed(&columns[CHOICES], parent->nranks))
+		rc = mine->failed ? mine->failed
+				  : tt_fail(TT_REMOTE, "rank %d: another rank cannot split",
+					    parent->rank);
 	if (!rc && mine->color >= 0)
-		rc = connect_members(parent, records, members, deadline_ns, ret_ctl);
-	free(records);
-	if (rc || !nfacts)
-		free(members);
-	for (int i = 0; i < nfacts; i++)
-		if (rc)
-			tt_parts_free(&facts[i]);
-		else
-			facts[i].rank_of = members;
+		rc = connect_members(parent, columns, mine->color, deadline_ns, ret_ctl, m);
+	for (int i = 0; i < (rc ? ncolumns : COLUMNS); i++)
+		tt_parts_free(&columns[i]);
 	return rc;
 }
 
 int tt_control_split(struct tt_control *parent, int color, int key, int code, uint32_t timeout_ms,
-		     struct tt_parts *facts, int nfacts, struct tt_control **ret_ctl, int *ret_rank,
-		     int *ret_nranks)
+		     struct tt_parts *facts, int nfacts, struct tt_control **ret_ctl,
+		     struct tt_members *ret_members)
 {
-	struct split_record mine = { .color = color < 0 ? -1 : color, .key = key, .failed = code };
+	struct split_choice mine = { .color = color < 0 ? -1 : color, .failed = code };
+	int32_t my_key = key;
+	struct tt_parts columns[COLUMNS + TT_SPLIT_FACTS] = {
+		[CHOICES] = { .mine = &mine, .bytes = sizeof(mine) },
+		[KEYS] = { .mine = &my_key, .bytes = sizeof(my_key) }
+	};
 	char why[1024];
 	int rc;
 
 	snprintf(why, sizeof(why), "%s", tt_error_text());
 	*ret_ctl = NULL;
+	*ret_members = (struct tt_members){ 0 };
+	for (int i = 0; i < nfacts; i++)
+		columns[COLUMNS + i] = facts[i];
 	parent->split.begun++;
 	begin(parent);
-	rc = split(parent, &mine, code, facts, nfacts, tt_deadline_ns(timeout_ms), ret_ctl);
-	if (!rc && *ret_ctl) {
-		*ret_rank = (*ret_ctl)->rank;
-		*ret_nranks = (*ret_ctl)->nranks;
+	rc = split(parent, columns, COLUMNS + nfacts, tt_deadline_ns(timeout_ms), ret_ctl,
+		   ret_members);
+	for (int i = 0; i < nfacts; i++) {
+		facts[i] = columns[COLUMNS + i];
+		facts[i].members = *ret_ctl ? &ret_members->map : NULL;
 	}
 	return rc && code ? tt_fail(code, "%s", why) : rc;
 }
@@ -295,11 +361,11 @@ int tt_control_form(struct tt_control *parent, const struct tt_members *members,
 	tt_control_lock(parent);
 	rc = make_child(parent, members, ret_ctl);
 	if (!rc)
-		parent->split.shrink_members = members->member;
-	for (int i = 0; i < members->n; i++)
-		if (tt_set_has(parent->departed.dead, members->member[i]) ||
-		    tt_set_has(parent->departed.left, members->member[i]))
-			gone = members->member[i];
+		parent->split.shrink_members = &members->map;
+	for (int r = tt_flood_next_gone(parent, 0); r < parent->nranks;
+	     r = tt_flood_next_gone(parent, r + 1))
+		if (tt_rank_map_rank(&members->map, r) >= 0)
+			gone = r;
 	tt_control_unlock(parent);
 	if (rc)
 		return rc;
@@ -312,13 +378,13 @@ int tt_control_form(struct tt_control *parent, const struct tt_members *members,
 
 /* Does this rank know every member to be dead or gone? Ranks that were cut off may have shrunk to
  * themselves; the others go on without them. */
-static bool is_from_the_dead(const struct tt_control *ctl, const uint8_t *in)
+static bool is_from_the_dead(const struct tt_control *ctl, const struct tt_sent_set *in)
 {
-	for (int r = 0; r < ctl->nranks; r++)
-		if (tt_set_has(in, r) && !tt_set_has(ctl->departed.dead, r) &&
-		    !tt_set_has(ctl->departed.left, r))
-			return false;
-	return true;
+	int r = tt_sent_set_next(in, 0);
+
+	while (r < ctl->nranks && (tt_set_has(ctl->departed.dead, r) || tt_set_has(ctl->departed.left, r)))
+		r = tt_sent_set_next(in, r + 1);
+	return r == ctl->nranks;
 }
 
 /* Ranks that are not members learn of the shrink, also a stopped rank that continues later. */
@@ -337,12 +403,12 @@ bool tt_split_shrunk(struct tt_control *ctl, int from, const uint8_t *data, size
 {
 	struct tt_reader r = { .at = data, .left = bytes };
 	uint64_t epoch = tt_get(&r, 8);
-	const uint8_t *in = tt_get_set(&r, ctl->nranks);
+	struct tt_sent_set in = tt_get_set(&r, ctl->nranks);
 
 	if (!tt_get_end(&r))
 		return false;
-	if (!is_from_the_dead(ctl, in))
-		note_shrunk(ctl, epoch, !tt_set_has(in, ctl->rank), from, data, bytes);
+	if (!is_from_the_dead(ctl, &in))
+		note_shrunk(ctl, epoch, !tt_sent_set_has(&in, ctl->rank), from, data, bytes);
 	return true;
 }
 
@@ -352,7 +418,7 @@ void tt_control_announce_shrunk(struct tt_control *ctl, uint64_t epoch,
 	struct tt_writer w = { 0 };
 
 	tt_put(&w, epoch, 8);
-	tt_put_set(&w, members->member, members->n, ctl->nranks);
+	tt_put_set(&w, &members->map.in);
 	tt_control_lock(ctl);
 	if (!w.failed)
 		note_shrunk(ctl, epoch, false, -1, w.data, w.have);

@@ -285,7 +285,7 @@ void tt_directory_hosts(const struct tt_directory *d, uint64_t *ret_host)
 	size_t run = 0;
 
 	for (int rank = 0; rank < d->n; rank++) {
-		if (d->firsts.word) {
+		if (d->firsts.group) {
 			run += tt_counted_bits_has(&d->firsts, rank);
 			ret_host[rank] = d->host ? d->host[run - 1] : run;
 			continue;
@@ -360,7 +360,7 @@ static int get_hosts(int n, struct tt_reader *r, struct tt_counted_bits *ret_fir
 		return 0;
 	if (!tt_counted_bits_make(ret_firsts, n + 1))
 		return TT_SYSTEM;
-	tt_counted_bits_copy(ret_firsts, begins, n);
+	tt_counted_bits_copy(ret_firsts, 0, begins, n);
 	tt_counted_bits_count(ret_firsts);
 	nruns = (size_t)tt_counted_bits_before(ret_firsts, n);
 	if (repeated && r->left < 8 * nruns)

@@ -67,21 +67,6 @@ const void *tt_get_bytes(struct tt_reader *r, size_t bytes)
 	return at;
 }
 
-void tt_put_set(struct tt_writer *w, const int *member, int nmembers, int nranks)
-{
-	size_t before = w->have;
-
-	for (size_t i = 0; i < TT_SET_BYTES(nranks); i++)
-		tt_put(w, 0, 1);
-	for (int i = 0; i < nmembers && !w->failed; i++)
-		w->data[before + (size_t)member[i] / 8] |= (uint8_t)(1 << member[i] % 8);
-}
-
-const uint8_t *tt_get_set(struct tt_reader *r, int nranks)
-{
-	return tt_get_bytes(r, TT_SET_BYTES(nranks));
-}
-
 void tt_get_copy(struct tt_reader *r, void *to, size_t bytes)
 {
 	const void *from = tt_get_bytes(r, bytes);

@@ -30,9 +30,6 @@ void tt_put_text(struct tt_writer *w, const char *text);
 /* Replace control characters by blanks. */
 void tt_text_plain(char *text);
 
-/* The set of the ranks member[nmembers] of the ranks 0..nranks-1 */
-void tt_put_set(struct tt_writer *w, const int *member, int nmembers, int nranks);
-
 struct tt_reader {
 	const uint8_t *at;
 	size_t left;
@@ -42,8 +39,6 @@ const void *tt_get_bytes(struct tt_reader *r, size_t bytes);         /* NULL whe
 void tt_get_copy(struct tt_reader *r, void *to, size_t bytes);       /* zeros when failed */
 uint64_t tt_get(struct tt_reader *r, int bytes);                     /* 0 when failed */
 uint64_t tt_get_upto(struct tt_reader *r, int bytes, uint64_t most); /* larger: failed */
-/* a set as tt_put_set writes it; NULL when failed */
-const uint8_t *tt_get_set(struct tt_reader *r, int nranks);
 /* text ends in NUL; too long or unprintable: failed */
 void tt_get_text(struct tt_reader *r, char *text, size_t room);
 /* Is the whole message read, without a failure? */

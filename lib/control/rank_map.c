@@ -1,7 +1,7 @@
 /*
  * rank_map.c - the peers of the ranks of a split or a shrink, and back
  *
- * Called by control.c.
+ * Called by control.c and control_split.c, and by shrink.
  */
 #include <stdlib.h>
 
@@ -41,6 +41,50 @@ bool tt_rank_map_make(struct tt_rank_map *m, const int *peer_of, int n, int npee
 	for (int r = 1; r < n; r++)
 		increases &= peer_of[r] > peer_of[r - 1];
 	return increases ? make_bits(m, peer_of) : make_arrays(m, peer_of);
+}
+
+void tt_rank_map_take(struct tt_rank_map *m, struct tt_counted_bits *in)
+{
+	*m = (struct tt_rank_map){ .n = tt_counted_bits_before(in, in->n),
+				   .npeers = in->n,
+				   .in_order = true,
+				   .in = *in };
+	*in = (struct tt_counted_bits){ 0 };
+}
+
+/* Both in order */
+static bool compose_bits(struct tt_rank_map *m, const struct tt_counted_bits *members,
+			 const struct tt_counted_bits *outer)
+{
+	if (!tt_counted_bits_make(&m->in, m->npeers))
+		return false;
+	for (int r = tt_counted_bits_next(members, 0, true); r < members->n;
+	     r = tt_counted_bits_next(members, r + 1, true))
+		tt_counted_bits_add(&m->in, tt_counted_bits_find(outer, r));
+	tt_counted_bits_count(&m->in);
+	return true;
+}
+
+bool tt_rank_map_compose(struct tt_rank_map *m, const struct tt_rank_map *members,
+			 const struct tt_rank_map *outer, int npeers)
+{
+	bool in_order = members->in_order && (outer ? outer->in_order : members->npeers == npeers),
+	     made;
+	int *peer_of;
+
+	*m = (struct tt_rank_map){ .n = members->n, .npeers = npeers, .in_order = in_order };
+	if (in_order)
+		return outer ? compose_bits(m, &members->in, &outer->in)
+			     : tt_counted_bits_duplicate(&m->in, &members->in);
+	peer_of = malloc((size_t)members->n * sizeof(*peer_of));
+	for (int r = 0; peer_of && r < members->n; r++) {
+		int rank = tt_rank_map_peer(members, r);
+
+		peer_of[r] = outer ? tt_rank_map_peer(outer, rank) : rank;
+	}
+	made = peer_of && tt_rank_map_make(m, peer_of, members->n, npeers);
+	free(peer_of);
+	return made;
 }
 
 void tt_rank_map_free(struct tt_rank_map *m)

@@ -1,7 +1,8 @@
 /*
  * rank_map.h - the peers of the ranks of a split or a shrink, and back
  *
- * A shrink keeps the order of the ranks, and most splits do: then the map is a bit for each peer.
+ * A shrink keeps the order of the ranks, and most splits do: then the map is a bit for each peer. The peers are those
+ * of an endpoint, or the ranks of the parent.
  */
 #ifndef TT_RANK_MAP_H
 #define TT_RANK_MAP_H
@@ -17,6 +18,12 @@ struct tt_rank_map {
 
 /* false: no memory; free it in any case */
 bool tt_rank_map_make(struct tt_rank_map *m, const int *peer_of, int n, int npeers);
+/* In order: takes counted bits, one for each peer. */
+void tt_rank_map_take(struct tt_rank_map *m, struct tt_counted_bits *in);
+/* The map of members, which are ranks of a communicator, to the peers of that one. outer: its map; NULL: its rank r is
+ * peer r. false: no memory; free it in any case */
+bool tt_rank_map_compose(struct tt_rank_map *m, const struct tt_rank_map *members,
+			 const struct tt_rank_map *outer, int npeers);
 void tt_rank_map_free(struct tt_rank_map *m);
 int tt_rank_map_peer(const struct tt_rank_map *m, int rank);
 /* -1: no member */

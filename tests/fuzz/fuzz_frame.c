@@ -172,7 +172,7 @@ static void stream(uint8_t kind, const uint8_t *data, size_t bytes)
 	}
 	if (tt_endpoint_make(rank, FUZZ_RANKS, &ep) ||
 	    tt_endpoint_listen(ep, &(struct tt_ports){ 0 }) ||
-	    tt_control_make(ep, 0, rank, FUZZ_RANKS, NULL, &ctl) ||
+	    tt_control_make(ep, rank, FUZZ_RANKS, &ctl) ||
 	    !tls_pair(fuzz_sessions(), &fuzz_key, &ours, &theirs))
 		return;
 	ep->auth.tls = fuzz_sessions();

@@ -259,7 +259,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
 	s.peer = peers[role];
 	if (tt_endpoint_make(ranks[role], FUZZ_RANKS, &ep) ||
 	    tt_endpoint_listen(ep, &(struct tt_ports){ 0 }) ||
-	    tt_control_make(ep, 0, ranks[role], FUZZ_RANKS, NULL, &s.ctl) ||
+	    tt_control_make(ep, ranks[role], FUZZ_RANKS, &s.ctl) ||
 	    tt_am_make(s.ctl, ranks[role], FUZZ_RANKS, TIMEOUT_MS, &s.am) ||
 	    !tls_pair(fuzz_sessions(), &fuzz_key, &ours, &s.theirs))
 		return 0;

@@ -54,7 +54,7 @@ static void *run(void *arg)
 
 		if (tt_endpoint_make(rank, 2, &ep) ||
 		    tt_endpoint_listen(ep, &(struct tt_ports){ 0 }) ||
-		    tt_control_make(ep, 0, rank, 2, NULL, &ctl) || tt_endpoint_start(ep)) {
+		    tt_control_make(ep, rank, 2, &ctl) || tt_endpoint_start(ep)) {
 			fprintf(stderr, "%s\n", tt_error_text());
 			failed++;
 			break;

@@ -27,7 +27,7 @@ static inline struct fixture make(int rank)
 	cr_assert_eq(tt_endpoint_authenticate(f.ep, &(struct tt_id){ 0 }), 0);
 	cr_assert_eq(tt_endpoint_tls(f.ep), 0);
 	cr_assert_eq(tt_endpoint_listen(f.ep, &(struct tt_ports){ 0 }), 0);
-	cr_assert_eq(tt_control_make(f.ep, 0, rank, N, NULL, &f.ctl), 0);
+	cr_assert_eq(tt_control_make(f.ep, rank, N, &f.ctl), 0);
 	f.ctl->join.has_table = f.ctl->join.complete = true;
 	return f;
 }

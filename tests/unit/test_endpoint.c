@@ -211,7 +211,7 @@ static bool repeats(int n, uint64_t waited_ns)
 	bool repeated;
 
 	cr_assert_eq(tt_endpoint_make(0, n, &f.ep), 0);
-	cr_assert_eq(tt_control_make(f.ep, 0, 0, n, NULL, &f.ctl), 0);
+	cr_assert_eq(tt_control_make(f.ep, 0, n, &f.ctl), 0);
 	tt_control_waiting(f.ctl, &(struct tt_blocked){ .awaited = 1 });
 	before = f.ctl->status.serial;
 	f.ctl->status.asked_ns -= waited_ns;
@@ -250,7 +250,7 @@ Test(endpoint, an_end_after_end_is_no_death_and_any_other_end_is, .timeout = 60)
 Test(endpoint, frames_of_a_later_control_wait_for_it, .timeout = 60)
 {
 	for (int forming = 0; forming < 2; forming++) {
-		static const int members[3] = { 9, 1, 10 };
+		struct tt_rank_map map;
 		struct fixture f = make(1);
 		struct tt_tls *tls = connect_peer(&f, 9);
 		struct tt_writer w = { 0 };
@@ -263,7 +263,9 @@ Test(endpoint, frames_of_a_later_control_wait_for_it, .timeout = 60)
 		send_frame(tls, TT_F_END, 0, &w);
 		serve(&f);
 		cr_assert_eq(f.ep->early_bytes > 0, forming);
-		cr_assert_eq(tt_control_make(f.ep, 77, 1, 3, members, &child), 0);
+		cr_assert(tt_rank_map_make(&map, (int[]){ 9, 1, 10 }, 3, N));
+		cr_assert_eq(tt_control_make_child(f.ctl, 77, 1, &map, &child), 0);
+		tt_rank_map_free(&map);
 		cr_assert_eq(tt_set_has(child->departed.dead, 2), forming);
 		cr_assert_eq(f.ep->early_bytes, 0);
 		cr_assert_not(tt_control_broken(f.ctl));
@@ -317,9 +319,14 @@ Test(endpoint, frames_of_unknown_controls_are_bounded, .timeout = 60)
 static void announce(struct tt_tls *tls, uint64_t epoch, int only)
 {
 	struct tt_writer w = { 0 };
+	struct tt_counted_bits bits;
 
 	tt_put(&w, epoch, 8);
-	tt_put_set(&w, &only, 1, N);
+	cr_assert(tt_counted_bits_make(&bits, N));
+	tt_counted_bits_add(&bits, only);
+	tt_counted_bits_count(&bits);
+	tt_put_set(&w, &bits);
+	tt_counted_bits_free(&bits);
 	send_frame(tls, TT_F_SHRUNK, 0, &w);
 }
 

@@ -163,7 +163,7 @@ static struct tt_control *make_rank_9(const struct tt_control_endpoint *root, in
 	cr_assert_eq(tt_endpoint_authenticate(ep, &(struct tt_id){ .nonce = { 1 } }), 0);
 	cr_assert_eq(tt_endpoint_tls(ep), 0);
 	cr_assert_eq(tt_endpoint_listen(ep, &(struct tt_ports){ 0 }), 0);
-	cr_assert_eq(tt_control_make(ep, 0, 9, 12, NULL, &ctl), 0);
+	cr_assert_eq(tt_control_make(ep, 9, 12, &ctl), 0);
 	cr_assert(tt_conn_add(ep, duplex, from, from == 0));
 	ep->conns->registered = from == 0;
 	meet(ep, root);
@@ -400,11 +400,15 @@ static int intrude(struct control_job *m, struct tt_control *ctl, uint64_t conte
 {
 	struct tt_business_card record;
 	struct tt_control *theirs;
+	struct tt_rank_map all;
 	int rc;
 
+	if (!tt_rank_map_make(&all, (int[]){ 0, 1, 2 }, 3, 3))
+		return fail(m, 2);
 	tt_control_lock(ctl);
-	rc = tt_control_make(ctl->ep, context, 2, 3, (int[]){ 0, 1, 2 }, &theirs);
+	rc = tt_control_make_child(ctl, context, 2, &all, &theirs);
 	tt_control_unlock(ctl);
+	tt_rank_map_free(&all);
 	if (rc)
 		return fail(m, 2);
 	for (int to = 0; to < 2 && !rc; to++)
@@ -422,9 +426,7 @@ static int intrude(struct control_job *m, struct tt_control *ctl, uint64_t conte
 
 static int shrink_without_2(struct control_job *m, int rank, struct tt_control *ctl)
 {
-	struct tt_members both = {
-		.member = (int[]){ 0, 1 }, .n = 2, .rank = rank, .label = "test"
-	};
+	struct tt_members both = { .rank = rank, .label = "test" };
 	_Atomic uint64_t *context = m->arg;
 	struct tt_control *new;
 	int rc, culprit;
@@ -437,10 +439,13 @@ static int shrink_without_2(struct control_job *m, int rank, struct tt_control *
 		control_job_reached(m, 0, 2, LONG_MS);
 		return rc;
 	}
+	if (!tt_rank_map_make(&both.map, (int[]){ 0, 1 }, 2, 3))
+		return fail(m, rank);
 	tt_control_shrinking(ctl);
 	if (tt_control_form(ctl, &both, tt_deadline_ns(LONG_MS), &new))
 		return fail(m, rank);
 	tt_control_formed(ctl);
+	tt_rank_map_free(&both.map);
 	atomic_store(context, new->context);
 	atomic_store(&m->report[rank].progress, 1);
 	control_job_reached(m, 2, 1, LONG_MS);

@@ -137,13 +137,19 @@ static int compare(const void *a, const void *b)
 /* The number of the decision of the ranks whose bits are set in mask */
 static uint64_t mark_of(uint64_t epoch, unsigned mask)
 {
-	int member[RANKS];
-	struct tt_members m = { .member = member };
+	struct tt_members m = { 0 };
+	struct tt_counted_bits bits;
+	uint64_t mark;
 
+	cr_assert(tt_counted_bits_make(&bits, RANKS));
 	for (int r = 0; r < RANKS; r++)
 		if (mask >> r & 1)
-			member[m.n++] = r;
-	return tt_shrink_mark(epoch, &m);
+			tt_counted_bits_add(&bits, r);
+	tt_counted_bits_count(&bits);
+	tt_rank_map_take(&m.map, &bits);
+	mark = tt_shrink_mark(epoch, &m);
+	tt_rank_map_free(&m.map);
+	return mark;
 }
 
 Test(shrink_attempt, numbers_all_decisions_differently, .timeout = 20)

@@ -26,6 +26,7 @@ static int split_with_a_liar(tuttiComm_t *comm, int rank, int n, void *arg)
 	struct tt_path_facts path = { lie->unreached, lie->nic_class, 0 };
 	struct tt_announcement none = { .fd = -1 };
 	struct tt_parts all[TT_FIRST_COLUMNS], paths = { .mine = &path, .bytes = sizeof(path) };
+	struct tt_members members;
 	struct tt_control *ctl = NULL;
 	tuttiComm_t child = NULL;
 
@@ -40,9 +41,9 @@ static int split_with_a_liar(tuttiComm_t *comm, int rank, int n, void *arg)
 	memcpy(facts.algo, lie->algo, sizeof(facts.algo));
 	tt_comm_columns(&facts, &none, all);
 	WANT(!tt_control_split((*comm)->ctl, 0, lie->tuning_bytes ? -1 : 1, 0, 10000, all,
-			       TT_FIRST_COLUMNS, &ctl, &rank, &n));
+			       TT_FIRST_COLUMNS, &ctl, &members));
 	tt_comm_free_columns(all);
-	free(all[0].rank_of);
+	tt_rank_map_free(&members.map);
 	if (!tt_control_agree((*comm)->ctl, 0, "the split", &paths, tt_deadline_ns(20000)))
 		tt_parts_free(&paths);
 	tt_control_leave(ctl);
