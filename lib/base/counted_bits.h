@@ -22,8 +22,9 @@ struct tt_bits_group {
 
 struct tt_counted_bits {
 	int n;
-	uint64_t *word;              /* of all groups, until they are counted; then of those that have some */
-	struct tt_bits_group *group; /* [n / TT_BITS_GROUP + 2], the last one without bits; NULL: not made */
+	uint64_t *word; /* of all groups, until they are counted; then of those that have some */
+	struct tt_bits_group
+		*group; /* [n / TT_BITS_GROUP + 2], the last one without bits; NULL: not made */
 };
 
 /* n bits, none set. false: no memory; free it in any case */

@@ -347,8 +347,8 @@ static int wait_if_alone(struct tt_shrink *a)
 	uint64_t until = tt_deadline_ns(ALONE_MS);
 	int rc = 0;
 
-	while (a->members.map.n == 1 && a->parent->nranks > 1 && !a->listed && tt_now_ns() < until &&
-	       !(rc = tt_shrink_check(a)))
+	while (a->members.map.n == 1 && a->parent->nranks > 1 && !a->listed &&
+	       tt_now_ns() < until && !(rc = tt_shrink_check(a)))
 		nanosleep(&(struct timespec){ .tv_nsec = 5000000 }, NULL);
 	return rc;
 }
@@ -358,7 +358,8 @@ static int take_members(struct tt_shrink *a, bool made, struct tt_counted_bits *
 {
 	if (!made) {
 		tt_counted_bits_free(bits);
-		return tt_fail(TT_SYSTEM, "rank %d: no memory for the members of a shrink of %d ranks",
+		return tt_fail(TT_SYSTEM,
+			       "rank %d: no memory for the members of a shrink of %d ranks",
 			       a->parent->rank, a->parent->nranks);
 	}
 	tt_rank_map_free(&a->members.map);

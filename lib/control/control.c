@@ -213,7 +213,8 @@ static bool map_hosts(struct tt_control *ctl, const struct tt_counted_bits *firs
 
 	if (!tt_counted_bits_make(&ctl->own_firsts, ctl->nranks + 1))
 		return false;
-	for (int peer = 0, gap = 0, rank = 0, end; rank < ctl->nranks; rank += end - peer, gap = end) {
+	for (int peer = 0, gap = 0, rank = 0, end; rank < ctl->nranks;
+	     rank += end - peer, gap = end) {
 		peer = tt_counted_bits_next(in, gap, true);
 		end = tt_counted_bits_next(in, peer, false);
 		tt_counted_bits_add_range(&ctl->own_firsts, rank, firsts, peer, end);

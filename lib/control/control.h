@@ -180,7 +180,8 @@ struct tt_parts {
 	int nruns, *from;
 	const uint8_t **part; /* in message, not aligned */
 	uint8_t *message;     /* of this column, or of a later one */
-	const struct tt_rank_map *members; /* of a split: its ranks' ranks in the parent; else NULL */
+	const struct tt_rank_map
+		*members; /* of a split: its ranks' ranks in the parent; else NULL */
 };
 /* One exchange of several parts of each rank, as tt_control_allgather. A part that is equal to the one
  * of the rank before takes a bit, so what differs from rank to rank is a column of its own. mine and

@@ -8,9 +8,9 @@
  *   up    number, bytes of a rank's parts, the parts of the ranks from the sender on downwards
  *   down  number, bytes of a rank's parts, all parts
  * Parts are in columns, a column in the order of ranks, in groups of eight: a byte, of which a bit says
- * that the rank's part differs from the part before, and the parts that differ. Most exchanges are
- * agreements, in which all ranks send the same, so a rank receives little more than a bit for each
- * other rank.
+ * that the rank's part differs from the part before, and the parts that differ. Behind a group in which none does, a
+ * byte has the number of further such groups. Most exchanges are agreements, in which all ranks send the same, so a
+ * rank receives two bytes for 2,048 other ranks, and at most 1.5 bits for each where parts differ.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -61,29 +61,31 @@ struct parts_reader {
 	struct tt_reader r;
 	unsigned bits; /* of the group's parts to come */
 	int nbits;
+	int clear;           /* groups to come without a part that differs */
 	const uint8_t *part; /* the latest one; NULL: malformed */
 };
 
+static void next_group(struct parts_reader *p)
+{
+	p->bits = 0;
+	p->nbits = 8;
+	if (p->clear) {
+		p->clear--;
+		return;
+	}
+	p->bits = (unsigned)tt_get(&p->r, 1);
+	if (!p->bits)
+		p->clear = (int)tt_get(&p->r, 1);
+}
+
 static void next_part(struct parts_reader *p, size_t each)
 {
-	if (!p->nbits) {
-		p->bits = (unsigned)tt_get(&p->r, 1);
-		p->nbits = 8;
-	}
+	if (!p->nbits)
+		next_group(p);
 	if (p->bits & 1)
 		p->part = tt_get_bytes(&p->r, each);
 	p->bits >>= 1;
 	p->nbits--;
-}
-
-/* Eight groups without a part that differs */
-static bool is_clear(const struct tt_reader *r)
-{
-	uint64_t bits = 1;
-
-	if (r->left >= sizeof(bits))
-		memcpy(&bits, r->at, sizeof(bits));
-	return !bits;
 }
 
 /* Parts that equal the one before, after the latest one: up to n are passed over. Returns their number */
@@ -92,20 +94,17 @@ static int skip_equal(struct parts_reader *p, int n)
 	int skipped = 0;
 
 	while (skipped < n && p->part) {
-		if (p->nbits && p->bits & 1)
-			break;
-		if (!p->nbits && (!p->r.left || *p->r.at & 1))
-			break;
-		if (!p->nbits && n - skipped >= 64 && is_clear(&p->r)) {
-			tt_get_bytes(&p->r, 8);
-			skipped += 64;
+		int whole = (n - skipped) / 8 < p->clear ? (n - skipped) / 8 : p->clear;
+
+		if (!p->nbits && whole) {
+			p->clear -= whole;
+			skipped += 8 * whole;
 			continue;
 		}
-		if (!p->nbits && n - skipped >= 8 && !*p->r.at) {
-			tt_get(&p->r, 1);
-			skipped += 8;
-			continue;
-		}
+		if (!p->nbits)
+			next_group(p);
+		if (p->bits & 1)
+			break;
 		next_part(p, 0);
 		skipped++;
 	}
@@ -118,10 +117,11 @@ static struct parts_reader parts_of(const uint8_t *message, size_t bytes)
 					     .left = bytes - PARTS_HEAD } };
 }
 
-/* Behind the parts of a column */
+/* Behind the parts of a column, which has no further groups */
 static void next_column(struct parts_reader *p)
 {
-	p->nbits = 0;
+	p->r.failed |= p->clear > 0;
+	p->clear = p->nbits = 0;
 	p->part = NULL;
 }
 
@@ -162,12 +162,23 @@ static int count_below(const struct tt_control *ctl, int top)
 	return n;
 }
 
+/* Groups without a part that differs, up to 256 at a time */
+static void put_clear(struct tt_writer *w, int *groups)
+{
+	if (*groups) {
+		tt_put(w, 0, 1);
+		tt_put(w, (uint64_t)*groups - 1, 1);
+	}
+	*groups = 0;
+}
+
 /* This rank's part of a column, and those of its children's messages level by level: a child has the same
  * share of each level. */
 static void put_column(const struct tt_control *ctl, const struct tt_parts *column,
 		       struct parts_reader child[TT_FANOUT], struct tt_writer *w)
 {
 	const uint8_t *before = NULL;
+	int clear = 0;
 
 	for (struct below b = from_on(ctl->rank); column->bytes && b.rank < ctl->nranks;) {
 		const uint8_t *differs[8];
@@ -188,10 +199,15 @@ static void put_column(const struct tt_control *ctl, const struct tt_parts *colu
 			bits |= 1u << i;
 			differs[n++] = before = part;
 		}
-		tt_put(w, bits, 1);
+		clear += !bits;
+		if (bits || clear == 256)
+			put_clear(w, &clear);
+		if (bits)
+			tt_put(w, bits, 1);
 		for (unsigned i = 0; i < n; i++)
 			tt_put_bytes(w, differs[i], column->bytes);
 	}
+	put_clear(w, &clear);
 }
 
 static void put_parts(const struct tt_control *ctl, struct tt_writer *w)
@@ -545,10 +561,10 @@ int tt_part_end(const struct tt_parts *parts, int rank)
 
 	if (!m)
 		return parts->from[run_of(parts, rank) + 1];
-	return m->in_order ? tt_counted_bits_before(
-				     &m->in,
-				     parts->from[run_of(parts, tt_rank_map_peer(m, rank)) + 1])
-			   : rank + 1;
+	return m->in_order
+		       ? tt_counted_bits_before(
+				 &m->in, parts->from[run_of(parts, tt_rank_map_peer(m, rank)) + 1])
+		       : rank + 1;
 }
 
 void tt_parts_free(struct tt_parts *parts)

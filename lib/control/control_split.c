@@ -72,7 +72,8 @@ static bool choose_in_order(const struct tt_parts columns[COLUMNS], int nranks, 
 	*ret_in_order = true;
 	if (!tt_counted_bits_make(bits, nranks))
 		return false;
-	for (int r = 0, end; (r = next_run(columns, nranks, r, color, &key, &end)) < nranks; r = end) {
+	for (int r = 0, end; (r = next_run(columns, nranks, r, color, &key, &end)) < nranks;
+	     r = end) {
 		*ret_in_order &= key >= before;
 		before = key;
 		tt_counted_bits_fill(bits, r, end - r);
@@ -116,7 +117,8 @@ static int choose_members(struct tt_control *parent, const struct tt_parts colum
 		made = sort_members(&columns[KEYS], &bits, &m->map);
 	tt_counted_bits_free(&bits);
 	if (!made)
-		return tt_fail(TT_SYSTEM, "rank %d: no memory for the members of a split of %d ranks",
+		return tt_fail(TT_SYSTEM,
+			       "rank %d: no memory for the members of a split of %d ranks",
 			       parent->rank, parent->nranks);
 	m->rank = tt_rank_map_rank(&m->map, parent->rank);
 	return 0;
@@ -382,7 +384,8 @@ static bool is_from_the_dead(const struct tt_control *ctl, const struct tt_sent_
 {
 	int r = tt_sent_set_next(in, 0);
 
-	while (r < ctl->nranks && (tt_set_has(ctl->departed.dead, r) || tt_set_has(ctl->departed.left, r)))
+	while (r < ctl->nranks &&
+	       (tt_set_has(ctl->departed.dead, r) || tt_set_has(ctl->departed.left, r)))
 		r = tt_sent_set_next(in, r + 1);
 	return r == ctl->nranks;
 }

@@ -45,10 +45,9 @@ bool tt_rank_map_make(struct tt_rank_map *m, const int *peer_of, int n, int npee
 
 void tt_rank_map_take(struct tt_rank_map *m, struct tt_counted_bits *in)
 {
-	*m = (struct tt_rank_map){ .n = tt_counted_bits_before(in, in->n),
-				   .npeers = in->n,
-				   .in_order = true,
-				   .in = *in };
+	*m = (struct tt_rank_map){
+		.n = tt_counted_bits_before(in, in->n), .npeers = in->n, .in_order = true, .in = *in
+	};
 	*in = (struct tt_counted_bits){ 0 };
 }
 

@@ -327,14 +327,14 @@ SIM_REPLACE(int, tt_control_form, struct tt_control *parent, const struct tt_mem
 {
 	const struct sim_rank *me = sim->job ? &sim->job->rank[sim->process->number] : NULL;
 
-	for (int i = 0; me && i < members->map.n && members->rank == 0 && me->shrinking->known; i++) {
+	for (int i = 0; me && i < members->map.n && members->rank == 0 && me->shrinking->known;
+	     i++) {
 		int rank = tt_rank_map_peer(&members->map, i);
 		const struct sim_rank *other = &sim->job->rank[me->shrinking->member[rank]];
 
 		if (other->process.stopped && !me->harmed &&
 		    sim->now_ns - other->stopped_ns > SILENT_NS)
-			sim_fail("a shrink takes rank %d, which has been stopped for %.3f s",
-				 rank,
+			sim_fail("a shrink takes rank %d, which has been stopped for %.3f s", rank,
 				 1e-9 * (double)(sim->now_ns - other->stopped_ns));
 	}
 	return __real_tt_control_form(parent, members, deadline_ns, ret_ctl);
