@@ -2,7 +2,7 @@
  * control_agree.c - one outcome for all ranks, by an exchange of their codes
  *
  * Called by comm and control_split.c while they set up. Where some rank failed, a second exchange brings the
- * sentences, and each rank chooses the same one.
+ * sentence of one of them, which all choose by the codes.
  */
 #include <stdio.h>
 #include <string.h>
@@ -20,34 +20,31 @@ static int severity(int code)
 	return code == 0 ? 0 : code == TT_REMOTE ? 1 : code == TT_TIMEOUT ? 2 : 3;
 }
 
-/* Some rank failed: exchange the sentences, and choose one. */
-static int share_reasons(struct tt_control *ctl, int code, const char *why, const char *context,
-			 uint64_t deadline_ns)
+/* Some rank failed, and all know the codes: the first rank with the most severe one sends its sentence. */
+static int share_reason(struct tt_control *ctl, int code, const char *why, const char *context,
+			int first, uint64_t deadline_ns)
 {
-	struct agree_record mine = { .code = code }, worst = { 0 }, other;
+	struct agree_record mine = { 0 }, reason;
 	struct tt_parts all = { .mine = &mine, .bytes = sizeof(mine) };
-	int rc, first = 0;
+	int rc;
 
-	snprintf(mine.text, sizeof(mine.text), "%.507s", why);
+	if (ctl->rank == first) {
+		mine.code = code;
+		snprintf(mine.text, sizeof(mine.text), "%.507s", why);
+	}
 	rc = tt_control_allgather_columns(ctl, &all, 1, deadline_ns);
 	if (rc)
 		return rc;
-	for (int r = 0; r < ctl->nranks; r = tt_part_end(&all, r)) {
-		tt_part_get(&all, r, &other);
-		if (r && severity(other.code) <= severity(worst.code))
-			continue;
-		worst = other;
-		first = r;
-	}
+	tt_part_get(&all, first, &reason);
 	tt_parts_free(&all);
-	worst.text[sizeof(worst.text) - 1] = '\0';
-	if (!worst.code) /* bytes of another rank that changed on their way */
+	reason.text[sizeof(reason.text) - 1] = '\0';
+	if (!reason.code) /* bytes of another rank that changed on their way */
 		return tt_fail(TT_REMOTE, "rank %d: %s failed, and no rank has a reason", ctl->rank,
 			       context);
 	if (severity(code) == 3 || first == ctl->rank)
 		return tt_fail(code, "%s", why);
-	return tt_fail(tt_flood_code(worst.code), "rank %d: %s failed at rank %d: %s", ctl->rank,
-		       context, first, worst.text);
+	return tt_fail(tt_flood_code(reason.code), "rank %d: %s failed at rank %d: %s", ctl->rank,
+		       context, first, reason.text);
 }
 
 /* The others would wait for this rank. */
@@ -59,22 +56,37 @@ int tt_control_absent(struct tt_control *ctl)
 	return tt_control_fail(ctl);
 }
 
+/* The first rank with the most severe code; *ret_code: that code, 0: all ranks give 0 */
+static int find_worst(const struct tt_parts *codes, int nranks, int32_t *ret_code)
+{
+	int first = 0;
+	int32_t other;
+
+	*ret_code = 0;
+	for (int r = 0; r < nranks; r = tt_part_end(codes, r)) {
+		tt_part_get(codes, r, &other);
+		if (severity(other) > severity(*ret_code)) {
+			*ret_code = other;
+			first = r;
+		}
+	}
+	return first;
+}
+
 int tt_control_agree(struct tt_control *ctl, int code, const char *context, struct tt_parts *facts,
 		     uint64_t deadline_ns)
 {
-	int32_t mine = code, worst = 0, other;
+	int32_t mine = code, worst = 0;
 	struct tt_parts columns[2] = { { .mine = &mine, .bytes = sizeof(mine) } };
 	char why[1024];
-	int rc;
+	int rc, first = 0;
 
 	if (facts)
 		columns[1] = *facts;
 	snprintf(why, sizeof(why), "%s", tt_error_text());
 	rc = tt_control_allgather_columns(ctl, columns, 2, deadline_ns);
-	for (int r = 0; !rc && r < ctl->nranks; r = tt_part_end(&columns[0], r)) {
-		tt_part_get(&columns[0], r, &other);
-		worst |= other;
-	}
+	if (!rc)
+		first = find_worst(&columns[0], ctl->nranks, &worst);
 	tt_parts_free(&columns[0]);
 	if (!worst && !rc && facts) {
 		*facts = columns[1];
@@ -82,6 +94,6 @@ int tt_control_agree(struct tt_control *ctl, int code, const char *context, stru
 	}
 	tt_parts_free(&columns[1]);
 	if (worst)
-		return share_reasons(ctl, code, why, context, deadline_ns);
+		return share_reason(ctl, code, why, context, first, deadline_ns);
 	return rc && code ? tt_fail(code, "%s", why) : rc;
 }
