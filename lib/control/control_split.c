@@ -104,13 +104,17 @@ static bool sort_members(const struct tt_parts *keys, const struct tt_counted_bi
 	return made;
 }
 
-/* The ranks of this rank's color, in the order of keys. 0 | TT_SYSTEM */
+/* The ranks of this rank's color, in the order of keys. The color is that of the exchange, so this rank is one of them,
+ * also if another rank has changed it. 0 | TT_SYSTEM */
 static int choose_members(struct tt_control *parent, const struct tt_parts columns[COLUMNS],
-			  int32_t color, struct tt_members *m)
+			  struct tt_members *m)
 {
 	struct tt_counted_bits bits = { 0 };
-	bool in_order, made = choose_in_order(columns, parent->nranks, color, &bits, &in_order);
+	struct split_choice mine;
+	bool in_order, made;
 
+	tt_part_get(&columns[CHOICES], parent->rank, &mine);
+	made = choose_in_order(columns, parent->nranks, mine.color, &bits, &in_order);
 	if (made && in_order)
 		tt_rank_map_take(&m->map, &bits);
 	else if (made)
@@ -121,6 +125,8 @@ static int choose_members(struct tt_control *parent, const struct tt_parts colum
 			       "rank %d: no memory for the members of a split of %d ranks",
 			       parent->rank, parent->nranks);
 	m->rank = tt_rank_map_rank(&m->map, parent->rank);
+	m->label = "split";
+	m->mark = parent->split.begun << 32 | (uint32_t)mine.color;
 	return 0;
 }
 
@@ -271,15 +277,12 @@ static int begin_child(struct tt_control *parent, const struct tt_members *m,
 
 /* Make and connect the control of this rank's color. A failure is everybody's. */
 static int connect_members(struct tt_control *parent, const struct tt_parts columns[COLUMNS],
-			   int32_t color, uint64_t deadline_ns, struct tt_control **ret_ctl,
-			   struct tt_members *m)
+			   uint64_t deadline_ns, struct tt_control **ret_ctl, struct tt_members *m)
 {
 	struct tt_control *ctl = NULL;
 	char text[1024];
-	int rc = choose_members(parent, columns, color, m);
+	int rc = choose_members(parent, columns, m);
 
-	m->label = "split";
-	m->mark = parent->split.begun << 32 | (uint32_t)color;
 	if (!rc) {
 		tt_control_lock(parent);
 		rc = begin_child(parent, m, &ctl);
@@ -312,7 +315,7 @@ static int split(struct tt_control *parent, struct tt_parts *columns, int ncolum
 				  : tt_fail(TT_REMOTE, "rank %d: another rank cannot split",
 					    parent->rank);
 	if (!rc && mine->color >= 0)
-		rc = connect_members(parent, columns, mine->color, deadline_ns, ret_ctl, m);
+		rc = connect_members(parent, columns, deadline_ns, ret_ctl, m);
 	for (int i = 0; i < (rc ? ncolumns : COLUMNS); i++)
 		tt_parts_free(&columns[i]);
 	return rc;

@@ -79,7 +79,8 @@ static int work(struct control_job *m, int rank, struct tt_control *ctl)
 	};
 	struct tt_control *part = NULL;
 	struct tt_id id;
-	int all[RANKS], failed = 0, new_rank, n;
+	struct tt_members members;
+	int all[RANKS], failed = 0;
 
 	for (uint64_t seq = 1; seq <= 200; seq++) {
 		call.count = seq;
@@ -94,7 +95,8 @@ static int work(struct control_job *m, int rank, struct tt_control *ctl)
 	tt_id_unpack(&m->id, &id);
 	connect_unauthenticated(id.port);
 	failed |= dial_around(m, rank, ctl);
-	failed |= tt_control_split(ctl, rank % 2, rank, 0, 20000, NULL, 0, &part, &new_rank, &n);
+	failed |= tt_control_split(ctl, rank % 2, rank, 0, 20000, NULL, 0, &part, &members);
+	tt_rank_map_free(&members.map);
 	failed |= tt_control_agree(ctl, failed, "the split", NULL, tt_deadline_ns(20000));
 	tt_control_formed(ctl);
 	if (part)

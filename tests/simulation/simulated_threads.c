@@ -93,7 +93,10 @@ void sim_begin(uint64_t seed, bool tracing, int processes)
 
 static struct coroutine **sleepers(const void *key)
 {
-	return &sim->threads->sleepers[(uintptr_t)key / 8 % sim->threads->nbuckets];
+	/* keys of many ranks are whole pages apart */
+	uint64_t mixed = (uintptr_t)key * 0x9e3779b97f4a7c15ull >> 32;
+
+	return &sim->threads->sleepers[mixed % sim->threads->nbuckets];
 }
 
 static void let_run(struct coroutine *c)

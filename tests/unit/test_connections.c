@@ -477,12 +477,14 @@ Test(connections, a_slow_listener_of_this_host_gets_one_connection, .timeout = 6
 
 static int split_and_exchange(struct control_job *m, int rank, struct tt_control *ctl)
 {
-	int color = rank % 3 == 2 ? -1 : rank % 3, wrong = 0, new_rank = -1, n = -1,
-	    all[CONTROL_JOB_MOST];
+	int color = rank % 3 == 2 ? -1 : rank % 3, wrong = 0, all[CONTROL_JOB_MOST];
+	struct tt_members members;
 	struct tt_control *part;
-	int rc = tt_control_split(ctl, color, -rank, 0, 10000, NULL, 0, &part, &new_rank, &n);
+	int rc = tt_control_split(ctl, color, -rank, 0, 10000, NULL, 0, &part, &members);
+	int new_rank = members.rank, n = members.map.n;
 
 	tt_control_formed(ctl);
+	tt_rank_map_free(&members.map);
 	if (rc || (color < 0) != !part) {
 		snprintf(m->report[rank].text, sizeof(m->report[rank].text), "%s", tt_error_text());
 		return 100;

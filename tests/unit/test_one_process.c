@@ -55,13 +55,16 @@ static uint64_t deadline(void)
 /* An allgather, and one of a split into two halves by turns */
 static int work(struct control_job *m, int rank, struct tt_control *ctl)
 {
-	int all[CONTROL_JOB_MOST], wrong = 0, n = 0, mine;
+	int all[CONTROL_JOB_MOST], wrong = 0, n = 0;
+	struct tt_members members;
 	struct tt_control *half = NULL;
 
 	wrong += tt_control_allgather(ctl, &rank, sizeof(rank), all, deadline()) != 0;
 	for (int r = 0; r < m->n && !wrong; r++)
 		wrong += all[r] != r;
-	wrong += tt_control_split(ctl, rank % 2, rank, 0, LIMIT_MS, NULL, 0, &half, &mine, &n) != 0;
+	wrong += tt_control_split(ctl, rank % 2, rank, 0, LIMIT_MS, NULL, 0, &half, &members) != 0;
+	n = members.map.n;
+	tt_rank_map_free(&members.map);
 	wrong += tt_control_agree(ctl, wrong ? TT_REMOTE : 0, "the split", NULL, deadline()) != 0;
 	tt_control_formed(ctl);
 	if (half)

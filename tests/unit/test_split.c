@@ -322,3 +322,30 @@ Test(split, a_split_is_two_exchanges, .timeout = 60)
 		cr_expect_eq(ranks_run(&r, count_exchanges), 0, "%s", transports[i]);
 	}
 }
+
+/* Ranks that fail in words of their own: one of the most severe reasons is that of all others. */
+static int agree_on_a_reason(tuttiComm_t *comm, int rank, int n, void *arg)
+{
+	static const int codes[] = { 0, TT_REMOTE, TT_TIMEOUT, TT_SYSTEM, TT_ARG, TT_SYSTEM };
+	struct tt_control *ctl = (*comm)->ctl;
+	uint64_t exchange = ctl->gather.number;
+	int rc;
+
+	(void)arg;
+	tt_fail(codes[rank] ? codes[rank] : TT_INTERNAL, "rank %d has its own reason", rank);
+	rc = tt_control_agree(ctl, codes[rank], "the test", NULL, tt_deadline_ns(20000));
+	WANT(n == 6 && ctl->gather.number == exchange + 2);
+	WANT(rc == (rank >= 3 ? codes[rank] : TT_REMOTE));
+	WANT(strstr(tt_error_text(),
+		    rank < 3 ? "the test failed at rank 3: rank 3 has its own reason"
+			     : "has its own reason"));
+	WANT(rank < 4 || !strstr(tt_error_text(), "rank 3"));
+	return 0;
+}
+
+Test(split, ranks_that_fail_agree_on_a_reason_and_keep_their_own, .timeout = 60)
+{
+	struct ranks r = { .n = 6, .transport = "tcp", .limit_s = 40 };
+
+	cr_expect_eq(ranks_run(&r, agree_on_a_reason), 0);
+}

@@ -30,6 +30,7 @@ static int split_with_a_liar(tuttiComm_t *comm, int rank, int n, void *arg)
 	struct tt_control *ctl = NULL;
 	tuttiComm_t child = NULL;
 
+	(void)n;
 	if (rank == 0) {
 		tuttiResult_t rc = tuttiCommSplit(*comm, 0, 0, &child, NULL);
 
