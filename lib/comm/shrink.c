@@ -18,7 +18,10 @@
 #include "comm/comm_internal.h"
 #include "comm/shrink_internal.h"
 
+/* a wait between two looks at the clock; of more than 10,000 ranks, which wait longer for their turn, SLICE_RANK_NS for each */
 #define SLICE_NS 50000000ull
+#define SLICE_RANK_NS 5000ull
+#define SLICE_MOST_NS 500000000ull
 /* time that a coordinator on a busy core takes to connect with a rank */
 #define CONNECT_NS 2000000ull
 
@@ -213,6 +216,16 @@ static int note_ranks(struct tt_shrink *a, const bool *excluded)
 	return 0;
 }
 
+/* A rank looks about as often in a job of any size. */
+static uint64_t slice_of(size_t nranks, uint64_t patience_ns)
+{
+	uint64_t slice = nranks * SLICE_RANK_NS;
+
+	slice = slice > SLICE_NS ? slice : SLICE_NS;
+	slice = slice < SLICE_MOST_NS ? slice : SLICE_MOST_NS;
+	return patience_ns / 8 < slice ? patience_ns / 8 : slice;
+}
+
 int tt_comm_shrink(tuttiComm_t parent, const bool *excluded, int nexcluded,
 		   const tuttiConfig_t *config, tuttiComm_t *ret_comm)
 {
@@ -228,7 +241,7 @@ int tt_comm_shrink(tuttiComm_t parent, const bool *excluded, int nexcluded,
 
 	a.patience_ns = a.timeout_ns / 8 + n * CONNECT_NS;
 	a.limit_ns = 3 * a.timeout_ns - a.timeout_ns / 8;
-	a.slice_ns = a.patience_ns / 8 < SLICE_NS ? a.patience_ns / 8 : SLICE_NS;
+	a.slice_ns = slice_of(n, a.patience_ns);
 	a.pause_ns = 2 * a.slice_ns;
 	a.buffer = malloc(TT_AM_DECISION_BYTES(n));
 	if (made && a.buffer)

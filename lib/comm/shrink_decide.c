@@ -130,8 +130,12 @@ static void await_turn(struct tt_shrink *a)
 {
 	uint64_t turn_ns = tt_control_pace_ns(a->parent->rank);
 
-	while (!a->paced && a->ran_ns < turn_ns && !tt_shrink_check(a))
-		nanosleep(&(struct timespec){ .tv_nsec = (long)(a->slice_ns % TT_PACE_NS) }, NULL);
+	while (!a->paced && a->ran_ns < turn_ns && !tt_shrink_check(a)) {
+		uint64_t left = turn_ns > a->ran_ns ? turn_ns - a->ran_ns : 0;
+
+		left = left < a->slice_ns ? left : a->slice_ns;
+		nanosleep(&(struct timespec){ .tv_nsec = (long)left }, NULL);
+	}
 	a->paced = true;
 }
 

@@ -64,11 +64,17 @@ echo "# bytes in and out for each other rank: ${sent[0]} in the join, ${sent[1]}
 claim $? "a rank receives and sends its business card for each other rank in a join, and a few bits in a shrink"
 
 # Above 1,024 ranks only holders have the business cards.
-large=$($run --ranks 1100 --until join; $run --ranks 2200 --until join)
-large=($(awk '/^join/ { if (n++) print ($8 - bytes) / 1100; bytes = $8 } /^memory/ { if (m++) print ($5 - kept) / 1.1; kept = $5 }' <<<"$large"))
+large=$($run --ranks 1100; $run --ranks 2200)
+large=($(awk '/^join/ { if (n++) print ($8 - bytes) / 1100; bytes = $8 } /^memory/ { if (m++) print ($5 - kept) / 1.1; kept = $5 }
+	/^shrink/ { if (k++) shrunk = ($8 - before) / 1100; before = $8 } END { print shrunk }' <<<"$large"))
 echo "# of 2,200 ranks, for each other rank: ${large[0]} bytes in and out in the join, ${large[1]} kept"
-[ ${#large[@]} = 2 ] && awk "BEGIN { exit !(${large[0]} > 0 && ${large[0]} <= 4 && ${large[1]} > 0 && ${large[1]} <= 14) }"
+[ ${#large[@]} = 3 ] && awk "BEGIN { exit !(${large[0]} > 0 && ${large[0]} <= 4 && ${large[1]} > 0 && ${large[1]} <= 14) }"
 claim $? "in a large job a rank receives and keeps some bits for each other rank, and the records of the holders"
+
+# Members, and parts of an exchange that are equal, are sent as groups.
+echo "# in the shrink: ${large[2]} bytes in and out"
+[ ${#large[@]} = 3 ] && awk "BEGIN { exit !(${large[2]} <= 0.125) }"
+claim $? "in a shrink of a large job a rank receives and sends less than a bit for each other rank"
 
 # Linux keeps 4,096 connections that are not accepted yet.
 if [ "${TT_TIER:-default}" != default ]; then

@@ -394,3 +394,39 @@ Test(endpoint, parts_that_are_malformed_stay_missing)
 			tt_control_free(f.ctl);
 		}
 }
+
+/* The result of exchange 1 among all ranks, whose parts are equal: the first group, and two in a run of `further` + 1 */
+static bool send_result(struct fixture *f, int further)
+{
+	struct tt_writer w = { 0 };
+	bool whole;
+
+	tt_put(&w, 1, 8);
+	tt_put(&w, 4, 4);
+	tt_put(&w, 1, 1);
+	tt_put(&w, 7, 4);
+	tt_put(&w, 0, 1);
+	tt_put(&w, (uint64_t)further, 1);
+	whole = tt_gather_down(f->ctl, 0, w.data, w.have);
+	free(w.data);
+	return whole;
+}
+
+Test(endpoint, a_run_of_equal_parts_is_as_long_as_the_groups_of_ranks)
+{
+	for (int further = 0; further < 256; further++) {
+		struct fixture f = make(1);
+		struct tt_parts column = { .bytes = 4, .mine = "mine" };
+		bool right = further == (N + 7) / 8 - 2;
+
+		f.ctl->gather.number = 1;
+		f.ctl->gather.running = true;
+		f.ctl->gather.bytes = 4;
+		f.ctl->gather.columns = &column;
+		f.ctl->gather.ncolumns = 1;
+		cr_assert_eq(send_result(&f, further), right, "%d further groups", further);
+		cr_assert_eq(f.ctl->gather.complete, right);
+		cr_assert(!right || column.nruns == 1);
+		tt_control_free(f.ctl);
+	}
+}
