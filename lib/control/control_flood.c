@@ -330,16 +330,21 @@ int tt_flood_next_gone(const struct tt_control *ctl, int from)
 	return left < dead ? left : dead;
 }
 
+/* Of is_gone */
+static int next_gone(const struct tt_control *ctl, int from)
+{
+	int departed = tt_flood_next_gone(ctl, from),
+	    over = tt_set_next(ctl->departed.over, ctl->nranks, from);
+
+	return departed < over ? departed : over;
+}
+
 static int count_gone(const struct tt_control *ctl)
 {
 	int n = 0;
 
-	for (int r = 0; r < ctl->nranks; r++)
-		if (!(ctl->departed.left[r / 8] | ctl->departed.dead[r / 8] |
-		      ctl->departed.over[r / 8])) /* of eight none */
-			r |= 7;
-		else
-			n += is_gone(ctl, r);
+	for (int r = next_gone(ctl, 0); r < ctl->nranks; r = next_gone(ctl, r + 1))
+		n++;
 	return n;
 }
 
