@@ -10,6 +10,14 @@
 
 enum { NONE, ALL, SOME };
 
+/* Bytes of the bits of a group; of the last one those that exist */
+static size_t bits_bytes(int n, int group)
+{
+	size_t left = TT_SET_BYTES(n - group * TT_BITS_GROUP);
+
+	return left < BITS_BYTES ? left : BITS_BYTES;
+}
+
 void tt_put_set(struct tt_writer *w, const struct tt_counted_bits *set)
 {
 	for (int g = 0; g <= set->n / TT_BITS_GROUP; g++) {
@@ -20,8 +28,8 @@ void tt_put_set(struct tt_writer *w, const struct tt_counted_bits *set)
 			continue;
 		}
 		tt_put(w, SOME, 1);
-		for (int i = 0; i < TT_BITS_WORDS; i++)
-			tt_put(w, set->word[group->at + i], 8);
+		for (size_t i = 0; i < bits_bytes(set->n, g); i++)
+			tt_put(w, set->word[(size_t)group->at + i / 8] >> 8 * (i % 8), 1);
 	}
 }
 
@@ -31,25 +39,17 @@ void tt_put_no_set(struct tt_writer *w, int n)
 		tt_put(w, NONE, 1);
 }
 
-/* Are all bits from `from` on clear? */
-static bool is_clear(const uint8_t *bits, int from)
-{
-	for (int i = from; bits && i < TT_BITS_GROUP; i++)
-		if (tt_set_has(bits, i))
-			return false;
-	return true;
-}
-
 struct tt_sent_set tt_get_set(struct tt_reader *r, int n)
 {
 	struct tt_sent_set s = { .at = r->at, .n = n };
 
 	for (int g = 0; g <= n / TT_BITS_GROUP; g++)
 		if (tt_get_upto(r, 1, SOME) == SOME) {
-			const uint8_t *bits = tt_get_bytes(r, BITS_BYTES);
-			int left = n - g * TT_BITS_GROUP;
+			size_t bytes = bits_bytes(n, g);
+			const uint8_t *bits = tt_get_bytes(r, bytes);
 
-			r->failed |= left < TT_BITS_GROUP && !is_clear(bits, left);
+			r->failed |= bits && g == n / TT_BITS_GROUP && n % 8 &&
+				     bits[bytes - 1] >> n % 8;
 		}
 	return s;
 }

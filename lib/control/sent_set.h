@@ -1,6 +1,6 @@
 /*
  * sent_set.h - a set of ranks in a message: a byte for each 512 ranks, of which all, none or some are in it,
- * and 64 bytes more where some are
+ * and their bits behind it where some are
  *
  * Called by shrink: its members are mostly all ranks but a few, or the ranks of a part of the job.
  */

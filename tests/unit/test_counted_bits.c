@@ -187,13 +187,18 @@ Test(counted_bits, malformed_sets_are_refused)
 	uint8_t bytes[66] = { 2 };
 
 	bytes[1 + 99 / 8] = 1 << 99 % 8;
-	cr_expect(is_read(bytes, 65, 100));
-	cr_expect_not(is_read(bytes, 65, 99), "rank 99 of 99");
-	cr_expect_not(is_read(bytes, 64, 100), "too short");
-	cr_expect_not(is_read(bytes, 66, 100), "too long");
+	cr_expect(is_read(bytes, 14, 100));
+	cr_expect_not(is_read(bytes, 14, 99), "rank 99 of 99");
+	cr_expect_not(is_read(bytes, 13, 100), "too short");
+	cr_expect_not(is_read(bytes, 15, 100), "too long");
 	cr_expect_not(is_read(bytes, 65, 600), "a group less");
+	cr_expect(is_read(bytes, 65, 511), "rank 99 of 511");
+	cr_expect(is_read(bytes, 66, 600), "and an empty group");
+	bytes[64] = 0x80;
+	cr_expect_not(is_read(bytes, 65, 511), "rank 511 of 511");
+	bytes[64] = 0;
 	bytes[0] = 3;
-	cr_expect_not(is_read(bytes, 65, 100));
+	cr_expect_not(is_read(bytes, 14, 100));
 	bytes[0] = 1;
 	cr_expect(is_read(bytes, 1, 100));
 }
