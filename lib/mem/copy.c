@@ -70,10 +70,25 @@ static void fetch_short(const char *p, size_t bytes)
 		tt_fetch_to_write(p + at);
 }
 
+/* The processor's own prefetch begins again with each page, late for lines that another core's cache has. So the next
+ * page comes into this core's second cache while this one is copied. Xeon, 2 MiB of second cache, two cores, us:
+ * allgather of 64 KiB 4.3 to 3.4, send and receive of 64 KiB 5.9 to 5.2, of 256 KiB 20.8 to 19, ping-pong of 256 KiB 27.5
+ * to 25.5. In tt_copy_and_own nothing is gained. */
+#define AHEAD 4096u
+
 void tt_copy_and_keep(void *dst, const void *src, size_t bytes)
 {
-	fetch_short(src, bytes);
-	tt_copy(dst, src, bytes);
+	if (bytes <= SHORT) {
+		fetch_short(src, bytes);
+		tt_copy(dst, src, bytes);
+		return;
+	}
+	for (size_t at = 0, fetched = 0, some; at < bytes; at += some) {
+		some = bytes - at < AHEAD ? bytes - at : AHEAD;
+		for (; fetched < bytes && fetched < at + 2 * AHEAD; fetched += TT_LINE)
+			__builtin_prefetch((const char *)src + fetched, 0, 2);
+		tt_copy((char *)dst + at, (const char *)src + at, some);
+	}
 }
 
 /* A line that is fetched to be written (prefetchw), but not written, is slower for its next writer than one that is
