@@ -76,19 +76,36 @@ static void fetch_short(const char *p, size_t bytes)
  * to 25.5. In tt_copy_and_own nothing is gained. */
 #define AHEAD 4096u
 
+/* The compiler does not see the length: it would take rep movsq for a constant one. */
+static __attribute__((noipa)) void copy(void *dst, const void *src, size_t bytes)
+{
+	tt_copy(dst, src, bytes);
+}
+
+static void fetch_lines(const char *p, size_t bytes)
+{
+	for (size_t at = 0; at < bytes; at += 2 * TT_LINE) {
+		__builtin_prefetch(p + at, 0, 2);
+		__builtin_prefetch(p + at + TT_LINE, 0, 2);
+	}
+}
+
 void tt_copy_and_keep(void *dst, const void *src, size_t bytes)
 {
+	size_t at = 0;
+
 	if (bytes <= SHORT) {
 		fetch_short(src, bytes);
 		tt_copy(dst, src, bytes);
 		return;
 	}
-	for (size_t at = 0, fetched = 0, some; at < bytes; at += some) {
-		some = bytes - at < AHEAD ? bytes - at : AHEAD;
-		for (; fetched < bytes && fetched < at + 2 * AHEAD; fetched += TT_LINE)
-			__builtin_prefetch((const char *)src + fetched, 0, 2);
-		tt_copy((char *)dst + at, (const char *)src + at, some);
+	fetch_lines(src, AHEAD);
+	for (; bytes - at > 2 * AHEAD; at += AHEAD) {
+		fetch_lines((const char *)src + at + AHEAD, AHEAD);
+		copy((char *)dst + at, (const char *)src + at, AHEAD);
 	}
+	fetch_lines((const char *)src + at + AHEAD, bytes - at - AHEAD);
+	copy((char *)dst + at, (const char *)src + at, bytes - at);
 }
 
 /* A line that is fetched to be written (prefetchw), but not written, is slower for its next writer than one that is
