@@ -440,7 +440,7 @@ static int coordinate(struct tt_shrink *a)
 
 /* ---- the other ranks ------------------------------------------------------------------------- */
 
-/* 0 decided | 1 malformed, or of an earlier attempt | error of the coordinator, or TT_SYSTEM */
+/* 0 decided | 1 malformed, or of an earlier attempt | error of the coordinator, no majority, or TT_SYSTEM */
 static int get_decision(struct tt_shrink *a, const struct tt_am_header *head, struct tt_reader *r)
 {
 	uint64_t epoch = tt_get(r, 8);
@@ -458,7 +458,9 @@ static int get_decision(struct tt_shrink *a, const struct tt_am_header *head, st
 	if (!code)
 		rc = take_members(a, tt_sent_set_read(&in, &members), &members);
 	a->epoch = epoch;
-	return code ? tt_fail(code, "%s", text) : rc;
+	if (code)
+		return tt_fail(code, "%s", text);
+	return rc ? rc : check_majority(a); /* a compromised coordinator may have counted wrongly */
 }
 
 /* The coordinator is silent: asks the lowest ranks, and more only if none of these may coordinate,

@@ -5,6 +5,7 @@
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -120,6 +121,49 @@ Test(shrink_attempt, the_first_is_to_a_lower_rank_that_has_asked, .timeout = 60)
 	struct ranks r = { .n = 3, .timeout_ms = TIMEOUT_MS, .limit_s = 55 };
 
 	cr_expect_eq(ranks_run(&r, be_asked), 0);
+}
+
+/* Rank 0 coordinates, and decides that rank 1 alone goes on; rank 2 is in no shrink. */
+static int decide_for_one(tuttiComm_t *comm, int rank, int nranks, void *arg)
+{
+	uint8_t buffer[TT_AM_DECISION_BYTES(3)];
+	struct tt_shrink a = { .parent = *comm, .buffer = buffer };
+	struct tt_am_header head = { .kind = TT_AM_DECISION };
+	struct tt_counted_bits members;
+	struct tt_writer w = { 0 };
+	tuttiComm_t next = NULL;
+	int rc;
+
+	(void)arg;
+	if (rank == 2)
+		return 0;
+	if (rank == 1) {
+		rc = tuttiCommShrink(*comm, NULL, 0, &next, NULL, TUTTI_SHRINK_DEFAULT);
+		return !rc || next || !strstr(tuttiGetLastError(NULL), "1 of 3 ranks are left");
+	}
+	if (tt_shrink_tell(&a, TT_SHRINK_DECIDES, 0) ||
+	    !tt_counted_bits_make(&members, nranks))
+		return 1;
+	tt_counted_bits_add(&members, 1);
+	tt_counted_bits_count(&members);
+	tt_put(&w, 1, 8); /* epoch */
+	tt_put(&w, 0, 1);
+	tt_put_text(&w, "");
+	tt_put_set(&w, &members);
+	head.tag = (int)next_attempt(&a, TIMEOUT_MS);
+	head.bytes = w.have;
+	rc = tt_am_shrink_send((*comm)->am, 1, &head, w.data, tt_now_ns() + TIMEOUT_MS * 1000000ull);
+	tt_counted_bits_free(&members);
+	free(w.data);
+	return !head.tag || rc;
+}
+
+Test(shrink_attempt, a_decision_for_a_minority_is_refused, .timeout = 60)
+{
+	struct ranks r = { .n = 3, .timeout_ms = TIMEOUT_MS, .limit_s = 55 };
+
+	setenv("TUTTI_SHRINK", "majority", 1);
+	cr_expect_eq(ranks_run(&r, decide_for_one), 0);
 }
 
 /* ---- decisions ------------------------------------------------------------------------------- */
