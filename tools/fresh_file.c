@@ -13,6 +13,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+enum { TAIL_MAX = 16 };
+
 FILE *tool_fresh_file(const char *path, char *ret_name, size_t room)
 {
 	uint64_t random;
@@ -97,16 +99,26 @@ static bool write_at(int fd, const char *text, size_t bytes, off_t at)
 	return true;
 }
 
+static bool has_tail(int fd, const char *tail, size_t bytes, off_t at)
+{
+	char last[TAIL_MAX];
+
+	return at >= 0 && bytes <= sizeof(last) && pread(fd, last, bytes, at) == (ssize_t)bytes &&
+	       !memcmp(last, tail, bytes);
+}
+
 int tool_file_insert(const char *path, const char *text, size_t bytes, const char *tail)
 {
 	size_t end = strlen(tail);
-	int fd = open(path, O_WRONLY | O_CLOEXEC), error = 0;
+	int fd = open(path, O_RDWR | O_CLOEXEC), error = 0;
 	off_t size = fd < 0 ? -1 : lseek(fd, 0, SEEK_END), at = size - (off_t)end;
 
 	if (fd < 0)
 		return -1;
-	if (at < 0) {
-		error = size < 0 ? errno : EINVAL; /* not the file that this tool has written */
+	if (size <= 0) {
+		error = size < 0 ? errno : ENOENT;
+	} else if (!has_tail(fd, tail, end, at)) {
+		error = EINVAL; /* the file of another program, or of a rank that died in this call */
 	} else if (!write_at(fd, text, bytes, at) || !write_at(fd, tail, end, at + (off_t)bytes)) {
 		error = errno;
 		/* these bytes have their place on the disk */

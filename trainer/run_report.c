@@ -20,9 +20,15 @@ static const double STRAGGLER = 1.5; /* times the median of the ranks' computing
 
 /* ---- records ------------------------------------------------------------------------------------ */
 
-struct train_run_report *train_run_report_open(const struct train_rank *t)
+int train_run_report_open(const struct train_rank *t, struct train_run_report **ret_report)
 {
-	return t->config->report ? calloc(1, sizeof(struct train_run_report)) : NULL;
+	*ret_report = NULL;
+	if (!t->config->report)
+		return TRAIN_OK;
+	*ret_report = calloc(1, sizeof(**ret_report));
+	return *ret_report ? TRAIN_OK
+			   : train_fail(TRAIN_FAILED, "--report %s: no memory for its values",
+					t->config->report);
 }
 
 static void halve(struct train_curve *c)
@@ -131,7 +137,7 @@ static void write_stragglers(FILE *to, const struct report_rank *rank, int n)
 				rank[i].compute_s / median);
 			found++;
 		}
-	if (!found)
+	if (!found && n)
 		fprintf(to,
 			"No straggler: no rank computes more than %.1f times as long as the "
 			"median rank.",
@@ -246,7 +252,9 @@ static void row_of(FILE *to, const char *name, const char *format, double value)
 	fprintf(to, "</td></tr>\n");
 }
 
-static void write_settings(FILE *to, const struct train_rank *t, const struct train_result *r)
+/* Figures that have no value yet are left out. */
+static void write_settings(FILE *to, const struct train_rank *t, const struct train_result *r,
+			   bool evaluated)
 {
 	fprintf(to, "<table>\n<tr><td>model</td><td>");
 	tool_svg_escape(to, t->config->model);
@@ -260,10 +268,14 @@ static void write_settings(FILE *to, const struct train_rank *t, const struct tr
 	if (r->hash) /* the training has ended */
 		fprintf(to, "<tr><td>hash</td><td>%016" PRIx64 "</td></tr>\n", r->hash);
 	row_of(to, "steps", "%.0f", (double)r->steps);
-	row_of(to, "accuracy on the test set", "%.4f", r->accuracy);
-	row_of(to, "loss on the test set", "%.6f", r->loss);
-	row_of(to, "samples a second", "%.0f", r->samples_per_s);
-	row_of(to, "ms a step", "%.3f", r->step_ms);
+	if (evaluated) {
+		row_of(to, "accuracy on the test set", "%.4f", r->accuracy);
+		row_of(to, "loss on the test set", "%.6f", r->loss);
+	}
+	if (r->step_ms > 0) {
+		row_of(to, "samples a second", "%.0f", r->samples_per_s);
+		row_of(to, "ms a step", "%.3f", r->step_ms);
+	}
 	fprintf(to, "</table>\n");
 }
 
@@ -291,7 +303,7 @@ static void write_page(FILE *to, const struct train_rank *t, const struct train_
 		"</title><style>body{font-family:sans-serif;max-width:900px;margin:2em auto}"
 		"td{padding:2px 12px 2px 0}.n{text-align:right}svg{max-width:100%%}</style></head>\n"
 		"<body><h1>tutti-train</h1>\n");
-	write_settings(to, t, result);
+	write_settings(to, t, result, r->test_loss.n > 0);
 	write_curves(to, r);
 	fprintf(to, "<h2>Time</h2>\n<table id='phases'>\n");
 	row_of(to, "steps", "%.3f s", (double)r->training_ns / 1e9);
@@ -340,9 +352,9 @@ static int write_file(const struct train_rank *t, const struct train_run_report 
 }
 
 /* Rank 0. A pipe, a terminal or a device gets the last page only. */
-static void write_due(const struct train_rank *t, struct train_run_report *r,
-		      const struct train_result *result, const struct report_rank *rank, int n,
-		      bool last)
+static void write_to_path(const struct train_rank *t, struct train_run_report *r,
+			  const struct train_result *result, const struct report_rank *rank, int n,
+			  bool last)
 {
 	const char *path = t->config->report;
 	struct stat st;
@@ -362,8 +374,7 @@ void train_run_report_begin(const struct train_rank *t, struct train_run_report 
 {
 	const struct train_result none = { .steps = t->first_step };
 
-	if (r)
-		write_due(t, r, &none, NULL, 0, false);
+	write_to_path(t, r, &none, NULL, 0, false);
 }
 
 int train_run_report_write(struct train_rank *t, struct train_run_report *r,
@@ -372,21 +383,19 @@ int train_run_report_write(struct train_rank *t, struct train_run_report *r,
 	struct report_rank *rank;
 	int n;
 
-	if (!r)
-		return train_fail(TRAIN_FAILED, "--report %s: no memory for its values",
-				  t->config->report);
 	rank = gather_ranks(t, &n);
 	if (!rank)
 		return TRAIN_FAILED;
 	if (train_is_lead(t))
-		write_due(t, r, result, rank, n, last);
+		write_to_path(t, r, result, rank, n, last);
 	free(rank);
 	return TRAIN_OK;
 }
 
-int train_run_report_close(struct train_run_report *r, const struct train_config *config, int rc)
+int train_run_report_close(struct train_run_report *r, const struct train_config *config, int rc,
+			   bool end)
 {
-	int error = r ? r->error : 0;
+	int error = r && end ? r->error : 0;
 	char before[TRAIN_ERROR_BYTES];
 
 	free(r);

@@ -192,14 +192,13 @@ static void fill_result(const struct train_rank *t, const struct train_progress 
 /* Rank 0 begins the files of --report and --timeline, so that a full disk is reported at once. */
 static void begin_pages(struct train_rank *t, struct train_progress *p)
 {
-	if (!train_is_lead(t))
-		return;
-	train_run_report_begin(t, p->report);
+	if (p->report && train_is_lead(t))
+		train_run_report_begin(t, p->report);
 	if (t->config->timeline)
 		train_timeline_begin(t);
 }
 
-/* Calls of all workers: --report and --timeline as they are now. */
+/* Call by all workers: --report and --timeline as they are now. last: no further call for t follows. */
 static int write_pages(struct train_rank *t, struct train_progress *p,
 		       const struct train_result *result, bool last)
 {
@@ -211,7 +210,7 @@ static int write_pages(struct train_rank *t, struct train_progress *p,
 		p->report->save_ns = p->save_ns;
 	}
 	if (t->config->report)
-		rc = train_run_report_write(t, p->report, result, last);
+		rc = train_run_report_write(t, p->report, result, last && !t->grown);
 	return !rc && t->config->timeline ? train_timeline_write(t, last) : rc;
 }
 
@@ -231,13 +230,16 @@ static int look(struct train_rank *t, struct train_break due, struct train_step_
 
 /* Shows the evaluation in --report, and the steps before it in --timeline. A death is an error of this call on some
  * ranks only: all of them recover from it in the next one. */
-static void show(struct train_rank *t, struct train_progress *p,
-		 const struct train_step_record *record)
+static int show(struct train_rank *t, struct train_progress *p,
+		const struct train_step_record *record, const struct train_result *so_far)
 {
-	struct train_result result = { 0 };
+	struct train_result result = *so_far;
+	int rc;
 
+	result.hash = 0; /* of the end only */
 	fill_result(t, p, record, &result);
-	write_pages(t, p, &result, false);
+	rc = write_pages(t, p, &result, false);
+	return rc && train_is_recoverable(t->config->mesh ? t->world : t->comm) ? TRAIN_OK : rc;
 }
 
 static int save(struct train_rank *t, struct train_progress *p,
@@ -287,7 +289,7 @@ static int between_steps(struct train_rank *t, struct train_progress *p, struct 
 		train_run_report_add(p->report, record);
 	}
 	if (!rc && due.evaluate && !due.last)
-		show(t, p, record);
+		rc = show(t, p, record, result);
 	return rc;
 }
 
@@ -360,10 +362,8 @@ static int recover(struct train_rank *t, struct train_progress *p, uint64_t done
 		return t->strategy->no_shrink ? TRAIN_FAILED : suggest_shrink();
 	count_bytes(t, result, false);
 	rc = train_recover(t, done, ret_done);
-	if (!rc && t->rank == 0 && !was_rank0) {
-		t->timeline.begun = true;
+	if (!rc && t->rank == 0 && !was_rank0)
 		rc = train_metrics_open(&p->metrics, t, true);
-	}
 	count_bytes(t, result, false);
 	return rc;
 }
@@ -475,7 +475,7 @@ static int all_shares(struct train_rank *t, struct train_progress *p, struct tra
 	return TRAIN_OK;
 }
 
-/* --evaluate, and what a death has cut off after the last step */
+/* --evaluate, and the work after the last step that a death has cut off */
 static int evaluate_only(struct train_rank *t, struct train_progress *p,
 			 struct train_result *result)
 {
@@ -497,10 +497,12 @@ int train_run(struct train_rank *t, struct train_result *ret_result)
 	struct train_progress p = { .per_epoch = train_sampler_steps(&t->sampler) };
 	struct train_result result = { 0 };
 	int rc, closed;
+	bool ended; /* no step is left */
 
 	p.steps = train_steps(t);
 	t->done = t->first_step;
-	if (t->first_step >= p.steps && !t->config->evaluate)
+	ended = t->config->evaluate || (t->config->restarts && t->first_step >= p.steps);
+	if (t->first_step >= p.steps && !ended)
 		return train_fail(TRAIN_USAGE,
 				  "--resume %s: that training has done %" PRIu64 " of the "
 				  "%" PRIu64 " requested steps; use a larger --steps or --epochs",
@@ -509,21 +511,23 @@ int train_run(struct train_rank *t, struct train_result *ret_result)
 	rc = train_is_lead(t) && !t->config->np ? train_option_check_files(t->config) : TRAIN_OK;
 	if (!rc)
 		rc = train_metrics_open(&p.metrics, t, false);
+	if (!rc)
+		rc = train_run_report_open(t, &p.report);
 	if (rc)
 		return rc;
 	if (t->config->grow && t->world_rank == 0)
 		rc = train_grow_begin(t);
 	if (rc)
 		return rc;
-	p.report = train_run_report_open(t);
 	warn_of_launcher(t);
 	begin_pages(t, &p);
-	rc = t->config->evaluate ? evaluate_only(t, &p, &result)
-	     : t->strategy->ask  ? all_shares(t, &p, &result)
-				 : all_steps(t, &p, &result);
+	rc = ended              ? evaluate_only(t, &p, &result)
+	     : t->strategy->ask ? all_shares(t, &p, &result)
+				: all_steps(t, &p, &result);
 	if (!rc)
 		rc = write_pages(t, &p, &result, true);
-	rc = train_run_report_close(p.report, t->config, rc);
+	/* a grown training writes the whole page again */
+	rc = train_run_report_close(p.report, t->config, rc, !t->grown);
 	if (t->config->grow && t->world_rank == 0 && !t->grown)
 		train_grow_dismiss(t);
 	closed = train_metrics_close(&p.metrics, t->config);

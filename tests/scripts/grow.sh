@@ -41,6 +41,20 @@ claim "... the third ends with an error" joined 1
 claim "... in words" grep -q 'the training has ended' "$out/joined.err"
 claim "... no file remains" nobody_waits
 
+mkfifo "$out/pipe"
+limit 120 cat "$out/pipe" >"$out/t.json" &
+reader=$!
+joiners 1 --timeline "$out/pipe" --report /dev/full
+grows --np 2 --timeline "$out/pipe" --report /dev/full
+: <>"$out/pipe"   # the end of a pipe that nobody has written
+claim "a page that cannot be written does not end a training that grows: the hash of one device" is hash "$hash"
+claim "... on three ranks" is np 3
+claim "... and is an error at the end" ended 1 'report /dev/full: cannot be written: No space left'
+wait $reader   # first, since joined waits for any
+joined 0
+claim "... a pipe gets one timeline, of all steps" eval '[ "$(grep -c traceEvents "$out/t.json")" = 1 ] &&
+	[ "$(grep -o "\"step\":[0-9]*" "$out/t.json" | cut -d: -f2 | sort -nu | xargs)" = "$(seq -s " " 12)" ]'
+
 joiners 1 --strategy reduce-to-one --on-failure shrink
 grows --np 2 --strategy reduce-to-one --on-failure shrink --kill 1@7
 claim "a rank joins, and another dies: the hash of one device" is hash "$hash"

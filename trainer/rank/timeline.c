@@ -16,6 +16,8 @@
 static const char head_text[] = "{\"displayTimeUnit\":\"ms\",\"traceEvents\":[",
 		  tail_text[] = "\n]}\n";
 
+enum { PIECE = 512 }; /* spans of a message */
+
 void train_timeline_add_span(struct train_timeline *l, struct train_span span)
 {
 	if (!l->on)
@@ -51,7 +53,6 @@ void train_timeline_add(struct train_timeline *l, enum train_activity activity, 
 void train_timeline_close(struct train_timeline *l)
 {
 	free(l->span);
-	free(l->late);
 	*l = (struct train_timeline){ 0 };
 }
 
@@ -65,7 +66,7 @@ static const char *name_of(const struct train_span *span)
 		       : train_step_name((enum train_step_kind)(span->activity - TRAIN_TIME_STEPS));
 }
 
-/* An arrow begins at the begin of its sender's span, and ends at the end of its receiver's. */
+/* An arrow begins where its sender's span begins, and ends where its receiver's ends. */
 static void write_arrow(FILE *to, int rank, const struct train_span *span, double begin_us,
 			double end_us)
 {
@@ -97,50 +98,29 @@ static void write_spans(FILE *to, int rank, const struct train_span *span, size_
 	}
 }
 
-/* Names of the rank and of its rows with spans. */
-static void write_names(FILE *to, int rank, const char *name, const struct train_span *span,
-			size_t n)
-{
-	static const char *const rows[TRAIN_ROWS] = {
-		"computation and waits", "sums of buckets",    "inputs received",
-		"outputs sent",          "gradients received", "gradients sent",
-	};
-	bool used[TRAIN_ROWS] = { false };
-
-	for (size_t i = 0; i < n; i++)
-		used[span[i].row % TRAIN_ROWS] = true;
-	fprintf(to,
-		",\n{\"name\":\"process_name\",\"ph\":\"M\",\"pid\":%d,\"args\":{\"name\":\"%s\"}}",
-		rank, name);
-	fprintf(to,
-		",\n{\"name\":\"process_sort_index\",\"ph\":\"M\",\"pid\":%d,\"args\":{\"sort_index\":%d}}",
-		rank, rank);
-	for (int row = 0; row < TRAIN_ROWS; row++)
-		if (used[row])
-			fprintf(to,
-				",\n{\"name\":\"thread_name\",\"ph\":\"M\",\"pid\":%d,\"tid\":%d,"
-				"\"args\":{\"name\":\"%s\"}}",
-				rank, row, rows[row]);
-}
-
 /* The ranks of the file: all of a mesh, else the workers. */
 static tuttiComm_t comm_of(const struct train_rank *t)
 {
 	return t->config->mesh ? t->world : t->comm;
 }
 
-/* What a rank sends ahead of its spans. */
+/* A rank's message ahead of its spans. */
 struct timeline_head {
 	uint64_t spans;
 	int32_t rank;   /* number in the file: deaths do not change it */
+	int32_t rows;   /* bit 1 << row: the row has spans */
+	int32_t keep;   /* of rank 0: the ranks keep their spans until the last call */
 	char name[120]; /* no quotes: a part of JSON */
 };
 
 static void make_head(const struct train_rank *t, struct timeline_head *head)
 {
+	const struct train_timeline *l = &t->timeline;
 	char host[64] = "";
 
-	*head = (struct timeline_head){ .spans = t->timeline.n, .rank = t->world_rank };
+	*head = (struct timeline_head){ .spans = l->n, .rank = t->world_rank };
+	for (size_t i = 0; i < l->n; i++)
+		head->rows |= 1 << l->span[i].row % TRAIN_ROWS;
 	gethostname(host, sizeof(host) - 1);
 	if (t->config->mesh)
 		snprintf(head->name, sizeof(head->name),
@@ -150,35 +130,74 @@ static void make_head(const struct train_rank *t, struct timeline_head *head)
 		snprintf(head->name, sizeof(head->name), "rank %d on %s", t->world_rank, host);
 }
 
-/* Rank 0: writes the spans of rank `from` of the communicator, its own or received ones. */
-static int write_rank(struct train_rank *t, FILE *to, int from, const struct timeline_head *head)
+/* Names of the rank and of its rows with spans. */
+static void write_names(FILE *to, const struct timeline_head *head)
 {
-	uint64_t n = head->spans;
-	bool fits = n < SIZE_MAX / sizeof(struct train_span);
-	struct train_span *span = from == 0 ? t->timeline.span
-				  : fits    ? malloc(n * sizeof(*span) + 1)
-					    : NULL;
+	static const char *const rows[TRAIN_ROWS] = {
+		"computation and waits", "sums of buckets",    "inputs received",
+		"outputs sent",          "gradients received", "gradients sent",
+	};
+
+	fprintf(to,
+		",\n{\"name\":\"process_name\",\"ph\":\"M\",\"pid\":%d,\"args\":{\"name\":\"%s\"}}",
+		head->rank, head->name);
+	fprintf(to,
+		",\n{\"name\":\"process_sort_index\",\"ph\":\"M\",\"pid\":%d,\"args\":{\"sort_index\":%d}}",
+		head->rank, head->rank);
+	for (int row = 0; row < TRAIN_ROWS; row++)
+		if (head->rows & 1 << row)
+			fprintf(to,
+				",\n{\"name\":\"thread_name\",\"ph\":\"M\",\"pid\":%d,\"tid\":%d,"
+				"\"args\":{\"name\":\"%s\"}}",
+				head->rank, row, rows[row]);
+}
+
+static int send_spans(const struct train_timeline *l, tuttiComm_t comm)
+{
 	int rc = TRAIN_OK;
 
-	if (n && !span)
-		return train_fail(TRAIN_FAILED, "no memory for %" PRIu64 " spans of rank %d", n,
-				  head->rank);
-	if (from && n)
-		rc = train_check(tuttiRecv(span, n * sizeof(*span), tuttiUint8, from, comm_of(t),
+	for (size_t i = 0, n; i < l->n && !rc; i += n) {
+		n = l->n - i < PIECE ? l->n - i : PIECE;
+		rc = train_check(tuttiSend(l->span + i, n * sizeof(*l->span), tuttiUint8, 0, comm,
 					   NULL),
-				 comm_of(t));
-	if (!rc) {
-		write_names(to, head->rank, head->name, span, n);
-		write_spans(to, head->rank, span, n);
+				 comm);
 	}
-	if (from)
-		free(span);
-	else
-		t->timeline.n = 0;
+	return rc;
+}
+
+/* Rank 0: receives the spans of rank `from` of the communicator, and writes them. */
+static int receive_spans(FILE *to, int from, const struct timeline_head *head, tuttiComm_t comm)
+{
+	struct train_span piece[PIECE];
+	int rc = TRAIN_OK;
+
+	for (uint64_t i = 0, n; i < head->spans && !rc; i += n) {
+		n = head->spans - i < PIECE ? head->spans - i : PIECE;
+		rc = train_check(tuttiRecv(piece, n * sizeof(*piece), tuttiUint8, from, comm, NULL),
+				 comm);
+		if (!rc)
+			write_spans(to, head->rank, piece, n);
+	}
 	return rc;
 }
 
 /* ---- the file ------------------------------------------------------------------------------------ */
+
+/* Rank 0's file of --timeline. A grown training goes on with it. */
+static struct {
+	bool begun;    /* the file is this training's */
+	bool lost;     /* spans are missing, for want of memory */
+	bool said;     /* a failure has been reported */
+	char *pending; /* text that is not in the file; NULL: none */
+	size_t bytes;  /* of pending */
+} file;
+
+static void drop_pending(void)
+{
+	free(file.pending);
+	file.pending = NULL;
+	file.bytes = 0;
+}
 
 /* A pipe, a terminal or a device is written at the end, in one piece. */
 static bool is_file(const char *path)
@@ -188,57 +207,84 @@ static bool is_file(const char *path)
 	return stat(path, &st) || S_ISREG(st.st_mode);
 }
 
-/* Writes the text that is due, the first time with the begin of the file. Returns 0 | -1 with errno. */
-static int write_due(struct train_timeline *l, const char *path)
+static const char *reason_of(int error)
 {
-	size_t room = strlen(head_text) + l->bytes + strlen(tail_text) + 1;
-	char *whole;
+	return error == EINVAL ? "it does not end as a timeline; move it away" : strerror(error);
+}
+
+/* The training goes on, and a later call writes the text. */
+static void complain_once(const char *path, int error)
+{
+	if (!file.said)
+		fprintf(stderr,
+			"tutti-train: --timeline %s: cannot be written: %s; the training goes on\n",
+			path, reason_of(error));
+	file.said = true;
+}
+
+/* Writes a file with the pending text. Returns 0 | -1 with errno. */
+static int write_whole(const char *path)
+{
+	size_t head = strlen(head_text), room = head + file.bytes + strlen(tail_text) + 1;
+	char *whole = malloc(room);
 	int rc;
 
-	if (l->begun && !tool_file_insert(path, l->late, l->bytes, tail_text))
-		return 0;
-	if (l->begun && errno != ENOENT)
-		return -1;
-	whole = malloc(room);
 	if (!whole)
 		return -1;
-	memcpy(whole, head_text, strlen(head_text));
-	memcpy(whole + strlen(head_text), l->late, l->bytes);
-	whole[strlen(head_text)] = ' '; /* no comma in front of the first event */
-	strcpy(whole + strlen(head_text) + l->bytes, tail_text);
+	memcpy(whole, head_text, head);
+	memcpy(whole + head, file.pending, file.bytes);
+	whole[head] = ' '; /* no comma in front of the first event */
+	strcpy(whole + head + file.bytes, tail_text);
 	rc = tool_file_write(path, whole, room - 1);
 	free(whole);
 	return rc;
 }
 
-/* Rank 0: writes what is due; on failure it stays due. */
-static int write_file(struct train_timeline *l, const char *path, bool last)
+/* Returns 0 | -1 with errno. */
+static int write_pending(const char *path)
 {
-	if (!l->late || (!last && !is_file(path)))
-		return TRAIN_OK;
-	if (!write_due(l, path)) {
-		l->begun = true;
-		free(l->late);
-		l->late = NULL;
-		l->bytes = 0;
-		return TRAIN_OK;
-	}
-	if (last)
-		return train_fail(TRAIN_FAILED, "--timeline %s: cannot be written: %m%s", path,
-				  l->begun ? "; it has the steps until an earlier evaluation" : "");
-	if (!l->error)
-		fprintf(stderr,
-			"tutti-train: --timeline %s: cannot be written: %m; the training goes on\n",
-			path);
-	l->error = errno;
-	return TRAIN_OK;
+	if (!file.begun || !is_file(path))
+		return write_whole(path);
+	if (!tool_file_insert(path, file.pending, file.bytes, tail_text))
+		return 0;
+	return errno == ENOENT ? write_whole(path) : -1;
 }
 
-/* Appends the spans of all ranks, as far as they arrive, to the text that is due. Without memory for the text rank 0
- * first receives all spans, then reports the error. */
+/* Rank 0: writes the pending text; on failure it stays pending. end: of the training. */
+static int write_file(const char *path, bool end)
+{
+	if (file.pending && (end || is_file(path))) {
+		if (!write_pending(path)) {
+			file.begun = true;
+			drop_pending();
+		} else if (end) {
+			return train_fail(TRAIN_FAILED, "--timeline %s: cannot be written: %s",
+					  path, reason_of(errno));
+		} else {
+			complain_once(path, errno);
+		}
+	}
+	return end && file.lost ? train_fail(TRAIN_FAILED,
+					     "--timeline %s: lacks steps, for want of memory", path)
+				: TRAIN_OK;
+}
+
+static bool append(const char *text, size_t bytes)
+{
+	char *more = realloc(file.pending, file.bytes + bytes);
+
+	if (!more)
+		return false;
+	memcpy(more + file.bytes, text, bytes);
+	file.pending = more;
+	file.bytes += bytes;
+	return true;
+}
+
+/* Appends the spans of all ranks, as far as they arrive, to the pending text. Without memory for the text rank 0
+ * receives the spans all the same, and the last call reports the loss. */
 static int gather(struct train_rank *t, const struct timeline_head *heads, int ranks)
 {
-	struct train_timeline *l = &t->timeline;
 	char *text = NULL;
 	size_t bytes = 0;
 	FILE *memory = open_memstream(&text, &bytes),
@@ -248,38 +294,46 @@ static int gather(struct train_rank *t, const struct timeline_head *heads, int r
 
 	if (!to)
 		return train_fail(TRAIN_FAILED, "--timeline %s: %m", t->config->timeline);
-	if (l->late)
-		fwrite(l->late, 1, l->bytes, to);
-	for (int r = 0; r < ranks && !rc; r++)
-		rc = write_rank(t, to, r, &heads[r]);
-	lost |= ferror(to) | fclose(to);
-	if (!rc && lost)
-		rc = train_fail(TRAIN_FAILED, "--timeline %s: no memory for its text",
-				t->config->timeline);
-	if (lost) {
-		free(text);
-		return rc;
+	for (int r = 0; r < ranks && !rc; r++) {
+		write_names(to, &heads[r]);
+		if (r)
+			rc = receive_spans(to, r, &heads[r], comm_of(t));
+		else
+			write_spans(to, heads[r].rank, t->timeline.span, t->timeline.n);
 	}
-	free(l->late);
-	l->late = text;
-	l->bytes = bytes;
+	lost |= ferror(to) | fclose(to);
+	if (lost || !append(text, bytes)) {
+		file.lost = true;
+		complain_once(t->config->timeline, ENOMEM);
+	}
+	free(text);
 	return rc;
 }
 
 void train_timeline_begin(struct train_rank *t)
 {
+	const char *path = t->config->timeline;
 	struct timeline_head own;
 
+	if (!t->first_step) {
+		drop_pending();
+		file.lost = file.said = false;
+	}
+	file.begun = t->first_step || !train_is_lead(t);
+	if (!train_is_lead(t) || !is_file(path))
+		return;
 	make_head(t, &own);
 	if (!gather(t, &own, 1))
-		write_file(&t->timeline, t->config->timeline, false);
+		write_file(path, false);
 }
 
 int train_timeline_write(struct train_rank *t, bool last)
 {
+	const char *path = t->config->timeline;
 	tuttiComm_t comm = comm_of(t);
 	struct timeline_head own, *heads;
 	int ranks, written = TRAIN_OK, rc = train_check(tuttiCommCount(comm, &ranks), comm);
+	bool keep;
 
 	if (rc)
 		return rc;
@@ -287,16 +341,17 @@ int train_timeline_write(struct train_rank *t, bool last)
 	if (!heads)
 		return train_fail(TRAIN_FAILED, "no memory for a timeline");
 	make_head(t, &own);
+	own.keep = !last && !is_file(path);
 	rc = train_check(tuttiAllGather(&own, heads, sizeof(own), tuttiUint8, comm, NULL), comm);
-	if (!rc && train_is_lead(t)) {
+	keep = heads[0].keep;
+	if (!rc && !keep && train_is_lead(t)) {
 		rc = gather(t, heads, ranks);
-		written = write_file(&t->timeline, t->config->timeline, last && !rc);
-	} else if (!rc && own.spans)
-		rc = train_check(tuttiSend(t->timeline.span, own.spans * sizeof(struct train_span),
-					   tuttiUint8, 0, comm, NULL),
-				 comm);
+		written = write_file(path, last && !t->grown && !rc);
+	} else if (!rc && !keep) {
+		rc = send_spans(&t->timeline, comm);
+	}
 	free(heads);
-	if (rc)
+	if (rc || keep)
 		return rc;
 	t->timeline.n = 0;
 	return written;
