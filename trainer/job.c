@@ -47,17 +47,18 @@ struct train_job {
 	bool lenient;     /* a killed rank does not end the others */
 };
 
-/* Prints the error text. rank < 0: unknown, or an error of all ranks. mesh: the library's ranks may be those of a group
- * of the mesh. Returns the exit status. */
+/* Prints the error text. rank < 0: unknown, or an error of all ranks. mesh: the text may number ranks within a group of
+ * the mesh. Returns the exit status. */
 static int print_error(int code, int rank, bool mesh)
 {
 	const char *text = train_error();
-	char prefix[64] = "";
+	char prefix[80] = "";
 
 	if (rank >= 0)
 		snprintf(prefix, sizeof(prefix), "rank %d: ", rank);
 	if (rank >= 0 && mesh && !strncmp(text, "rank ", 5))
-		snprintf(prefix, sizeof(prefix), "rank %d, in a group of the mesh: ", rank);
+		snprintf(prefix, sizeof(prefix),
+			 "rank %d (numbers below may be of a group of the mesh): ", rank);
 	if (!strncmp(text, prefix, strlen(prefix))) /* the library's texts name the rank */
 		prefix[0] = '\0';
 	fprintf(stderr, TOOL ": %s%s\n", prefix, text);
@@ -232,7 +233,7 @@ static int train_once(const struct train_job *job, struct train_config *config, 
 	if (!rc && t.grown) {
 		set_mesh(config, t.grown_mesh);
 		config->resume = config->save;
-		config->restarts = false;
+		config->restarts = false; /* the file exists */
 		*ret_world = t.grown;
 	} else if (t.grown) {
 		tuttiCommAbort(t.grown);

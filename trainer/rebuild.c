@@ -152,18 +152,20 @@ int train_rebuild(struct train_rank *t, struct train_config *config, tuttiComm_t
 		 mesh.stages);
 	config->mesh = layout;
 	config->kill = NULL; /* the ranks have other numbers */
-	config->restarts = false;
-	if (s.whole >= 0 || s.saved)
+	if (s.whole >= 0 || s.saved) {
 		config->resume = config->save;
+		config->restarts = false; /* the file exists */
+	}
 	config->evaluate = s.whole >= 0 && s.done >= train_steps(t);
 	place = place_of(t, &s);
 	free(s.list);
 	if (place == 0)
 		printf("%d of %d ranks died; --mesh %s continues from %s\n", s.before - s.n,
 		       s.before, layout,
-		       s.whole >= 0 ? "the step of a replica that is whole"
-		       : s.saved    ? "the last checkpoint"
-				    : "the beginning");
+		       s.whole >= 0    ? "the step of a replica that is whole"
+		       : s.saved       ? "the last checkpoint"
+		       : t->first_step ? "the checkpoint of --resume"
+				       : "the beginning");
 	return train_check(tuttiCommSplit(t->world,
 					  place < mesh.data * mesh.tensor * mesh.stages
 						  ? 0

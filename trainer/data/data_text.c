@@ -55,7 +55,8 @@ static int read_file(const char *path, uint8_t **ret_text, size_t *ret_bytes)
 
 		fclose(f);
 		errno = error;
-		return train_fail(TRAIN_USAGE, "--data text:%s: %m; give a file of text", path);
+		return train_fail(TRAIN_USAGE, "--data text:%s: %m%s", path,
+				  error == EISDIR ? "; give a file of text" : "");
 	}
 	fclose(f);
 	return TRAIN_OK;

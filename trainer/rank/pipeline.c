@@ -60,7 +60,8 @@ static int check_recurrent(const struct train_rank *t)
 	return TRAIN_OK;
 }
 
-/* A micro-batch without samples computes nothing, but its messages take as long as others. */
+/* A micro-batch without samples computes nothing, but its messages take as long as others. The limit is that of the
+ * batch, not of a replica's share, so that it holds for each number of replicas: a mesh grows and shrinks. */
 static int check_micro(const struct train_rank *t)
 {
 	const struct train_config *c = t->config;
