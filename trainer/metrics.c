@@ -202,10 +202,19 @@ static void show_progress(struct train_metrics *m, const struct train_rank *t,
 		fflush(stdout);
 }
 
+/* False: an evaluation alone, of parameters that were resumed. */
+static bool has_step(const struct train_step_record *r)
+{
+	return r->step_ms > 0;
+}
+
 static void write_csv(FILE *to, const struct train_step_record *r)
 {
-	fprintf(to, "%" PRIu64 ",%" PRIu64 ",%.9g,%.0f", r->step, r->epoch, r->loss,
-		r->samples_per_s);
+	fprintf(to, "%" PRIu64 ",%" PRIu64 ",", r->step, r->epoch);
+	if (has_step(r))
+		fprintf(to, "%.9g,%.0f", r->loss, r->samples_per_s);
+	else
+		fprintf(to, ",");
 	if (r->evaluated)
 		fprintf(to, ",%.6f,%.9g\n", r->accuracy, r->test_loss);
 	else
@@ -214,10 +223,12 @@ static void write_csv(FILE *to, const struct train_step_record *r)
 
 static void write_json(FILE *to, const struct train_step_record *r)
 {
-	fprintf(to,
-		"{\"step\":%" PRIu64 ",\"epoch\":%" PRIu64 ",\"loss\":%.9g,\"rate\":%.9g,"
-		"\"samples_per_s\":%.0f,\"step_ms\":%.3f,\"exposed_ms\":%.3f",
-		r->step, r->epoch, r->loss, r->rate, r->samples_per_s, r->step_ms, r->exposed_ms);
+	fprintf(to, "{\"step\":%" PRIu64 ",\"epoch\":%" PRIu64, r->step, r->epoch);
+	if (has_step(r))
+		fprintf(to,
+			",\"loss\":%.9g,\"rate\":%.9g,\"samples_per_s\":%.0f,\"step_ms\":%.3f,"
+			"\"exposed_ms\":%.3f",
+			r->loss, r->rate, r->samples_per_s, r->step_ms, r->exposed_ms);
 	if (r->evaluated)
 		fprintf(to, ",\"accuracy\":%.6f,\"test_loss\":%.9g", r->accuracy, r->test_loss);
 	fprintf(to, "}\n");
@@ -243,10 +254,12 @@ static void write_hashes(FILE *to, struct train_rank *t, uint64_t step)
 
 static void write_events(FILE *to, const struct train_step_record *r)
 {
-	train_tensorboard_scalar(to, r->step, "train/loss", r->loss);
-	train_tensorboard_scalar(to, r->step, "train/rate", r->rate);
-	train_tensorboard_scalar(to, r->step, "train/samples_per_s", r->samples_per_s);
-	train_tensorboard_scalar(to, r->step, "train/exposed_ms", r->exposed_ms);
+	if (has_step(r)) {
+		train_tensorboard_scalar(to, r->step, "train/loss", r->loss);
+		train_tensorboard_scalar(to, r->step, "train/rate", r->rate);
+		train_tensorboard_scalar(to, r->step, "train/samples_per_s", r->samples_per_s);
+		train_tensorboard_scalar(to, r->step, "train/exposed_ms", r->exposed_ms);
+	}
 	if (r->evaluated) {
 		train_tensorboard_scalar(to, r->step, "test/loss", r->test_loss);
 		train_tensorboard_scalar(to, r->step, "test/accuracy", r->accuracy);
