@@ -6,6 +6,10 @@ top=${top_srcdir:-.}
 . "$top/tests/training"
 command -v python3 >/dev/null || { echo "python3 is missing"; exit 77; }
 net=(--data synth --model mlp:24,20 --global-batch 250 --leaf 8 --canonical tree)
+steps_in() {   # FILE: the steps of a timeline, in order
+	limit 60 python3 -c 'import json, sys
+print(*sorted({e["args"]["step"] for e in json.load(open(sys.argv[1]))["traceEvents"] if e["ph"] == "X"}))' "$1"
+}
 
 # ---- progress --------------------------------------------------------------------------------------------------------
 
@@ -39,6 +43,7 @@ wrong 'add --save-every' --np 2 --steps 2 --save "$out/ck/a" --keep 2
 # A launcher restarts a job by its command
 for layout in "--np 2" "--np 4 --mesh data=2,pipeline=2"; do
 	restarted=(--steps 9 --save "$out/ck/again" --save-every 2 --resume "$out/ck/again" --metrics "$out/again.csv")
+	restarted+=(--eval-every 2 --timeline "$out/again.json")
 	rm -f "$out/ck/again"
 	run 60 "${net[@]}" $layout "${restarted[@]}" --kill 1@6
 	claim "$layout, --resume of the file of --save: begins without a checkpoint, and is killed" \
@@ -46,8 +51,24 @@ for layout in "--np 2" "--np 4 --mesh data=2,pipeline=2"; do
 	run 60 "${net[@]}" $layout "${restarted[@]}"
 	claim "... and goes on by the same command, to the hash of an uninterrupted training" \
 		eval 'is hash "$hash" && grep -q "^resumed   after step 4" "$out/log"'
-	claim "... with the lines of all steps" [ "$(cut -d, -f1 "$out/again.csv" | sort -n | uniq | xargs)" = "step 1 2 3 4 5 6 7 8 9" ]
+	claim "... with the lines of all steps, of which step 5 may have been taken twice" \
+		grep -qxE "step 1 2 3 4 5( 5)? 6 7 8 9" <<<"$(cut -d, -f1 "$out/again.csv" | xargs)"
+	claim "... and a timeline of all steps" [ "$(steps_in "$out/again.json")" = "1 2 3 4 5 6 7 8 9" ]
+	run 60 "${net[@]}" $layout "${restarted[@]}"
+	claim "... and after the last step measures and succeeds" eval '[ "$status" = 0 ] && is hash "$hash" && is steps 9'
+	claim "... with a line of the measurement alone" grep -qxE "9,1,,,[0-9.]+,[0-9.]+" <<<"$(tail -n 1 "$out/again.csv")"
 done
+wrong 'has done 9 of the 8 requested steps' --np 2 --steps 8 --resume "$out/ck/again"
+served=(--data synth --model mlp:24,20 --global-batch 250 --np 2 --ps 1 --strategy ps-async --steps 9)
+served+=(--save "$out/ck/served" --resume "$out/ck/served")
+run 60 "${served[@]}"
+ends=$(field hash)
+run 60 "${served[@]}"
+claim "a training with a server, too, measures after the last step and succeeds" eval '[ "$status" = 0 ] && is steps 9 && is hash "$ends"'
+rm "$out/ck/again"
+run 60 "${net[@]}" --np 2 --mesh pipeline=2 --steps 9 --save "$out/ck/again" --resume "$out/ck/again" --on-failure shrink --kill 1@3
+claim "a mesh without a checkpoint and without a whole replica begins again, to the same hash" eval '[ "$status" = 0 ] && is hash "$hash"'
+claim "... in words" grep -q 'continues from the beginning' "$out/log"
 wrong 'none: No such file or directory; give a file of --save' --np 2 --steps 2 --resume "$out/none" --save "$out/ck/other"
 wrong 'again.none: No such file or directory' --np 2 --resume "$out/again.none" --save "$out/again.none" --evaluate
 
@@ -105,6 +126,7 @@ for lists in steps.values():
     lists = {rank: [what for _, *what in sorted(work)] for rank, work in lists.items()}
     now, ended, left = dict.fromkeys(lists, 0), {}, dict(lists)
     while any(left.values()):
+        before = dict(left)
         for rank, work in left.items():
             while work:
                 name, chunk, micro = work[0]
@@ -115,15 +137,33 @@ for lists in steps.values():
                 now[rank] = max(now[rank], ended.get(needs, 0)) + 1
                 ended[name, chunk, micro] = now[rank]
                 work = left[rank] = work[1:]
+        assert left != before, "an input is missing"
     span = max(now.values())
     print({span - len(work) for work in lists.values()}, "of", span)
 END
 sed 's/^/the words of a text /' "$top/tests/training" >"$out/text"
+cat >"$out/count_overlaps" <<'END'
+"""Prints for each step whether forward passes of different ranks overlap."""
+import collections, json, sys
+steps = collections.defaultdict(list)
+for e in json.load(open(sys.argv[1]))["traceEvents"]:
+    if e["ph"] == "X" and e["tid"] == 0 and e["name"] == "forward":
+        steps[e["args"]["step"]].append((e["ts"], e["ts"] + e["dur"], e["pid"]))
+for spans in steps.values():
+    print(any(a < d and c < b for a, b, p in spans for c, d, q in spans if p != q))
+END
 recurrent=(--data "text:$out/text" --context 32 --model rnn:3x8 --global-batch 8 --leaf 4 --steps 3 --canonical tree)
 for parts in 16 32; do   # 2(L-1) of 3T+2(L-1): forward, backward of inputs and of weights
 	run 60 "${recurrent[@]}" --np 3 --mesh pipeline=3 --schedule wavefront --micro $parts --timeline "$out/t.json"
-	claim "wavefront of $parts parts on 3 stages: each is idle for 4 of $((3 * parts + 4)) slots, and one device takes $((9 * parts))" \
-		[ "$(python3 "$out/count_slots" "$out/t.json" | uniq -c | xargs)" = "3 {4} of $((3 * parts + 4))" ]
+	claim "wavefront of $parts parts on 3 stages: each is idle for 4 of $((3 * parts + 4)) slots" \
+		[ "$(limit 60 python3 "$out/count_slots" "$out/t.json" | uniq -c | xargs)" = "3 {4} of $((3 * parts + 4))" ]
+done
+
+# A computation sleeps, so that ranks that can overlap do
+for parts in 1 16; do
+	run 60 "${recurrent[@]}" --np 3 --mesh pipeline=3 --schedule wavefront --micro $parts --sim-compute-ms 40 --timeline "$out/t.json"
+	claim "wavefront of $parts parts: stages compute forward at the same time, of 1 part one after the other" \
+		[ "$(limit 60 python3 "$out/count_overlaps" "$out/t.json" | uniq -c | xargs)" = "3 $([ $parts = 1 ] && echo False || echo True)" ]
 done
 
 # ---- the report ------------------------------------------------------------------------------------------------------
@@ -159,8 +199,26 @@ claim "a report that the disk has no space for is reported before the first step
 run 60 "${net[@]}" --np 2 --steps 30 --kill 1@18 "${pages[@]}"
 claim "the timeline of a training that a death has ended has the steps up to the last evaluation" eval '[ "$status" = 1 ] && [ "$(steps_of "$out/t.json")" = 15 ]'
 claim "... and so has the report" eval 'has "<td>steps</td><td class=.n.>15<" && ! has "<td>hash<"'
+claim "... with the bytes so far" has "<td>sent</td><td class=.n.>[1-9]"
+run 60 "${net[@]}" --np 2 --steps 30 --kill 1@2 "${pages[@]}"
+claim "the report of a training that has not been evaluated has no figures of an evaluation, and names no straggler" \
+	eval 'has "<td>steps</td><td class=.n.>0<" && ! has "on the test set<|a second|[Ss]traggler[: ]"'
 run 60 "${net[@]}" --np 3 --steps 20 --kill 0@8 --on-failure shrink "${pages[@]}"
 claim "without rank 0 another one goes on with both" eval '[ "$(steps_of "$out/t.json")" = 20 ] && has "<td>hash<" && has ">rank 2<"'
+run 60 --data synth --model mlp:24,20 --global-batch 250 --np 3 --ps 2 --strategy downpour --steps 60 --kill 0@40 "${pages[@]}"
+claim "... also where servers hand out the work: the timeline has the steps from the first to the last" \
+	grep -qE '^(0 )?1 2 3 4 5 .* 60$' <<<"$(steps_in "$out/t.json")"
+run 60 "${net[@]}" --np 4 --mesh data=2,pipeline=2 --steps 20 --on-failure shrink --kill 1@14 --save "$out/ck/mesh" "${pages[@]}"
+claim "... also in a mesh, without the steps that were in no evaluation" \
+	grep -qE '^1 2 3 4 5 6 7 8 9 10 14 .* 20$' <<<"$(steps_in "$out/t.json")"
+
+mkfifo "$out/pipe"
+limit 60 cat "$out/pipe" >"$out/t.json" &
+run 60 "${net[@]}" --np 3 --steps 20 --kill 0@8 --on-failure shrink --eval-every 5 --timeline "$out/pipe"
+: <>"$out/pipe"   # the end of a pipe that nobody has written
+wait $!
+claim "a pipe gets the spans of the survivors at the end, of all steps" \
+	eval '[ "$status" = 0 ] && [ "$(steps_in "$out/t.json")" = "$(seq -s " " 20)" ]'
 
 echo "1..$n"
 exit $failed
