@@ -18,8 +18,9 @@ int tool_file_check(const char *tool, const char *option, const char *path);
 /* Writes text to a temporary file in path's folder and renames the file to path, so that path is
  * never half written. Returns 0 | -1 with errno. */
 int tool_file_write(const char *path, const char *text, size_t bytes);
-/* Writes text in front of `tail`, of at most 16 bytes, with which the file ends, so that it is complete again. A failure leaves the
- * file as it was. Returns 0 | -1 with errno: ENOENT, there is no file, or it is empty; EINVAL, it has another end. */
+/* Writes text in front of `tail`, of at most 16 bytes, with which the file ends, so that it is complete again. A
+ * failure leaves the file as it was. Returns 0 | -1 with errno: ENOENT, there is no file, or it is empty; EINVAL, it
+ * has another end. */
 int tool_file_insert(const char *path, const char *text, size_t bytes, const char *tail);
 
 #endif

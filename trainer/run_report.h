@@ -1,9 +1,10 @@
 /*
- * run_report.h - a training as one page of HTML (--report): losses, accuracies, time by phase and rank, stragglers,
- * bytes, and of a mesh the layout and the schedule
+ * run_report.h - a training as one page of HTML (--report): losses, accuracies, time by phase and rank,
+ * stragglers, bytes, and of a mesh the layout and the schedule
  *
- * Ranks record steps; at the start, at each evaluation and at the end rank 0 gathers the times of all ranks and writes the page,
- * which has no script and refers to no other file. Called by train.c; calls tools/svg.h and schedules/.
+ * Ranks record steps; at the start, at each evaluation and at the end rank 0 gathers the times of all ranks and
+ * writes the page, which has no script and refers to no other file. Called by train.c; calls tools/svg.h and
+ * schedules/.
  */
 #ifndef TRAIN_RUN_REPORT_H
 #define TRAIN_RUN_REPORT_H
@@ -39,8 +40,8 @@ void train_run_report_begin(const struct train_rank *t, struct train_run_report 
 int train_run_report_write(struct train_rank *t, struct train_run_report *r,
 			   const struct train_result *result, bool last);
 
-/* Frees r, which may be NULL. end: of the training. Returns rc, that of the training | TRAIN_FAILED: the last page could
- * not be written, which is appended to an error of rc. */
+/* Frees r, which may be NULL. end: of the training. Returns rc, that of the training | TRAIN_FAILED: the last page
+ * could not be written, which is appended to an error of rc. */
 int train_run_report_close(struct train_run_report *r, const struct train_config *config, int rc,
 			   bool end);
 

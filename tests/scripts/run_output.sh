@@ -69,6 +69,10 @@ rm "$out/ck/again"
 run 60 "${net[@]}" --np 2 --mesh pipeline=2 --steps 9 --save "$out/ck/again" --resume "$out/ck/again" --on-failure shrink --kill 1@3
 claim "a mesh without a checkpoint and without a whole replica begins again, to the same hash" eval '[ "$status" = 0 ] && is hash "$hash"'
 claim "... in words" grep -q 'continues from the beginning' "$out/log"
+run 60 "${net[@]}" --np 2 --steps 4 --save "$out/ck/again"
+run 60 "${net[@]}" --np 2 --mesh pipeline=2 --steps 9 --save "$out/ck/again" --resume "$out/ck/again" --on-failure shrink --kill 1@6
+claim "... with a checkpoint of an earlier training goes on from that" \
+	eval '[ "$status" = 0 ] && is hash "$hash" && [ "$(grep -c "^resumed   after step 4" "$out/log")" = 2 ]'
 wrong 'none: No such file or directory; give a file of --save' --np 2 --steps 2 --resume "$out/none" --save "$out/ck/other"
 wrong 'again.none: No such file or directory' --np 2 --resume "$out/again.none" --save "$out/again.none" --evaluate
 
@@ -110,6 +114,19 @@ claim "that of a mesh has an arrow for each of 48 messages" timeline \
 	"4 48 rank 0: replica 0, stage 0, tensor rank 0; rank 1: replica 0, stage 1, tensor rank 0"
 run 60 "${net[@]}" --np 3 --mesh pipeline=3 --schedule zero-bubble --micro 5 --steps 2 --timeline "$out/t.json"
 claim "zero-bubble: 40 messages" timeline "3 40 rank 0: replica 0, stage 0, tensor rank 0; rank 1: replica 0, stage 1, tensor rank 0"
+
+# Killed after an evaluation, and resumed from a checkpoint before it: step 5 is taken twice, 10 steps of 8 messages
+again=(--np 4 --mesh data=2,pipeline=2 --steps 9 --save "$out/ck/twice" --save-every 4 --eval-every 5 --timeline "$out/t.json")
+rm "$out/t.json"
+run 60 "${net[@]}" "${again[@]}" --kill 1@6
+run 60 "${net[@]}" "${again[@]}" --resume "$out/ck/twice"
+claim "a resumed training adds to the timeline, with arrows of its own" timeline \
+	"4 80 rank 0: replica 0, stage 0, tensor rank 0; rank 1: replica 0, stage 1, tensor rank 0"
+echo precious >"$out/t.json"
+run 60 "${net[@]}" "${again[@]}" --steps 10 --resume "$out/ck/twice"
+claim "... not to a file that is no timeline: status 1" ended 1 'timeline .* does not end as a timeline; move it away$'
+claim "... which is reported at once" grep -q 'the training goes on' "$out/err"
+claim "... and stays as it was" [ "$(cat "$out/t.json")" = precious ]
 
 # ---- idle slots: the timeline's computations in their measured order, each in a slot, as soon as its input is there -----------
 

@@ -25,6 +25,20 @@ FILE *__wrap_open_memstream(char **text, size_t *bytes)
 	return NULL;
 }
 
+static bool dies; /* this rank, before it sends its spans */
+
+tuttiResult_t __wrap_tuttiSend(const void *data, size_t count, tuttiDataType_t type, int peer,
+			       tuttiComm_t comm, tuttiStream_t stream);
+tuttiResult_t __real_tuttiSend(const void *data, size_t count, tuttiDataType_t type, int peer,
+			       tuttiComm_t comm, tuttiStream_t stream);
+tuttiResult_t __wrap_tuttiSend(const void *data, size_t count, tuttiDataType_t type, int peer,
+			       tuttiComm_t comm, tuttiStream_t stream)
+{
+	if (dies)
+		_exit(0);
+	return __real_tuttiSend(data, count, type, peer, comm, stream);
+}
+
 static void make_folder(void)
 {
 	snprintf(folder, sizeof(folder), "/tmp/tutti-timeline-XXXXXX");
@@ -69,16 +83,24 @@ static void add_spans(struct train_rank *t, uint64_t step)
 		train_timeline_add(&t->timeline, TRAIN_TIME_COMPUTE, step, 2 * i + 1, 2 * i + 2);
 }
 
+static struct train_rank make_rank(const struct train_config *config, tuttiComm_t comm, int rank,
+				   int n)
+{
+	struct train_rank t = { .config = config, .comm = comm, .world = comm };
+
+	t.rank = t.world_rank = rank;
+	t.nranks = n;
+	t.timeline.on = true;
+	return t;
+}
+
 /* Three evaluations; at the second one rank 0 has no memory for the text, so all ranks lose the spans of step 2. */
 static int without_memory(tuttiComm_t *comm, int rank, int n, void *arg)
 {
 	struct train_config config = { .timeline = path };
-	struct train_rank t = { .config = &config, .comm = *comm, .world = *comm };
+	struct train_rank t = make_rank(&config, *comm, rank, n);
 
 	(void)arg;
-	t.rank = t.world_rank = rank;
-	t.nranks = n;
-	t.timeline.on = true;
 	train_timeline_begin(&t);
 	for (uint64_t step = 1; step < 3; step++) {
 		starve = rank == 0 && step == 2;
@@ -101,6 +123,33 @@ Test(timeline, spans_without_memory_are_an_error_at_the_end_and_later_ones_are_w
 	cr_expect_eq(count("\"step\":1}"), 3 * SPANS);
 	cr_expect_eq(count("\"step\":2}"), 0);
 	cr_expect_eq(count("\"step\":3}"), 3 * SPANS);
+}
+
+static int with_a_death(tuttiComm_t *comm, int rank, int n, void *arg)
+{
+	struct train_config config = { .timeline = path };
+	struct train_rank t = make_rank(&config, *comm, rank, n);
+	tuttiComm_t alone;
+
+	(void)arg;
+	train_timeline_begin(&t);
+	add_spans(&t, 1);
+	dies = rank == 1;
+	WANT(train_timeline_write(&t, false) == TRAIN_FAILED);
+	MUST(tuttiCommShrink(*comm, NULL, 0, &alone, NULL, TUTTI_SHRINK_DEFAULT));
+	t.comm = t.world = alone;
+	WANT(train_timeline_write(&t, true) == TRAIN_OK);
+	train_timeline_close(&t.timeline);
+	tuttiCommDestroy(alone);
+	return 0;
+}
+
+Test(timeline, a_death_while_spans_are_sent_does_not_write_those_of_rank_0_twice)
+{
+	struct ranks r = { .n = 2, .limit_s = 30 };
+
+	cr_expect_eq(ranks_run(&r, with_a_death), 0);
+	cr_expect_eq(count("\"step\":1}"), SPANS);
 }
 
 Test(timeline, a_file_with_another_end_is_not_changed)

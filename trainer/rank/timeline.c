@@ -18,6 +18,16 @@ static const char head_text[] = "{\"displayTimeUnit\":\"ms\",\"traceEvents\":[",
 
 enum { PIECE = 512 }; /* spans of a message */
 
+/* Rank 0's file of --timeline. A grown training goes on with it. */
+static struct {
+	uint64_t run;  /* tells arrows from those of a training that was resumed */
+	bool begun;    /* the file is this training's */
+	bool lost;     /* spans are missing, for want of memory */
+	bool said;     /* a failure has been reported */
+	char *pending; /* text that is not in the file; NULL: none */
+	size_t bytes;  /* of pending */
+} file;
+
 void train_timeline_add_span(struct train_timeline *l, struct train_span span)
 {
 	if (!l->on)
@@ -75,7 +85,7 @@ static void write_arrow(FILE *to, int rank, const struct train_span *span, doubl
 	fprintf(to,
 		",\n{\"name\":\"message\",\"cat\":\"message\",\"ph\":\"%s\",\"id\":\"0x%" PRIx64
 		"\",\"pid\":%d,\"tid\":%" PRIu64 ",\"ts\":%.3f}",
-		send ? "s" : "f\",\"bp\":\"e", span->message, rank, span->row,
+		send ? "s" : "f\",\"bp\":\"e", file.run + span->message, rank, span->row,
 		send ? begin_us : end_us);
 }
 
@@ -183,15 +193,6 @@ static int receive_spans(FILE *to, int from, const struct timeline_head *head, t
 
 /* ---- the file ------------------------------------------------------------------------------------ */
 
-/* Rank 0's file of --timeline. A grown training goes on with it. */
-static struct {
-	bool begun;    /* the file is this training's */
-	bool lost;     /* spans are missing, for want of memory */
-	bool said;     /* a failure has been reported */
-	char *pending; /* text that is not in the file; NULL: none */
-	size_t bytes;  /* of pending */
-} file;
-
 static void drop_pending(void)
 {
 	free(file.pending);
@@ -294,12 +295,12 @@ static int gather(struct train_rank *t, const struct timeline_head *heads, int r
 
 	if (!to)
 		return train_fail(TRAIN_FAILED, "--timeline %s: %m", t->config->timeline);
-	for (int r = 0; r < ranks && !rc; r++) {
+	write_names(to, &heads[0]);
+	write_spans(to, heads[0].rank, t->timeline.span, t->timeline.n);
+	t->timeline.n = 0;
+	for (int r = 1; r < ranks && !rc; r++) {
 		write_names(to, &heads[r]);
-		if (r)
-			rc = receive_spans(to, r, &heads[r], comm_of(t));
-		else
-			write_spans(to, heads[r].rank, t->timeline.span, t->timeline.n);
+		rc = receive_spans(to, r, &heads[r], comm_of(t));
 	}
 	lost |= ferror(to) | fclose(to);
 	if (lost || !append(text, bytes)) {
@@ -320,6 +321,7 @@ void train_timeline_begin(struct train_rank *t)
 		file.lost = file.said = false;
 	}
 	file.begun = t->first_step || !train_is_lead(t);
+	file.run = train_time_ns() / 1000000 << 32;
 	if (!train_is_lead(t) || !is_file(path))
 		return;
 	make_head(t, &own);

@@ -1,11 +1,12 @@
 /*
  * timeline.h - time spans of every rank, for chrome://tracing or ui.perfetto.dev
  *
- * A rank records spans; at the start, at each evaluation and at the end rank 0 gathers those of all ranks and adds them
- * to one JSON file, which is complete each time. A pipe or a device gets all spans at the end, so the ranks keep theirs
- * until then. Spans of ranks on different hosts differ by the offset of the hosts' clocks. Time outside of every span is
- * idle, or between steps. A message between stages of a mesh is a span of its sender and one of its receiver, with an
- * arrow: both have the same number. Called by gradient.c, pipeline*.c, strategies and train.c.
+ * A rank records spans; at the start, at each evaluation and at the end rank 0 gathers those of all ranks and adds
+ * them to one JSON file, which is complete each time. A pipe or a device gets all spans at the end, so the ranks
+ * keep theirs until then. Spans of ranks on different hosts differ by the offset of the hosts' clocks. Time
+ * outside of every span is idle, or between steps. A message between stages of a mesh is a span of its sender and
+ * one of its receiver, with an arrow: both have the same number. Called by gradient.c, pipeline*.c, strategies and
+ * train.c.
  */
 #ifndef TRAIN_TIMELINE_H
 #define TRAIN_TIMELINE_H
@@ -43,12 +44,12 @@ void train_timeline_add(struct train_timeline *l, enum train_activity activity, 
 /* The same; a span takes at least a nanosecond. */
 void train_timeline_add_span(struct train_timeline *l, struct train_span span);
 
-/* Call by all workers before the first step. Rank 0 begins the file of --timeline, or reports that it cannot be written. A
- * resumed training, and a worker that becomes rank 0 after a death, add to the file that is there. */
+/* Call by all workers before the first step. Rank 0 begins the file of --timeline, or reports that it cannot be
+ * written. A resumed training, and a worker that becomes rank 0 after a death, add to the file that is there. */
 void train_timeline_begin(struct train_rank *t);
-/* Adds the spans since the last call to --timeline. Call by all workers; last: no further call for t follows. A file that
- * cannot be written is reported at once, and written by a later call, of a grown training, too. Returns 0 | TRAIN_FAILED,
- * of the file by the last call of the training only. */
+/* Adds the spans since the last call to --timeline. Call by all workers; last: no further call for t follows. A file
+ * that cannot be written is reported at once, and written by a later call, of a grown training, too. Returns 0 |
+ * TRAIN_FAILED, of the file by the last call of the training only. */
 int train_timeline_write(struct train_rank *t, bool last);
 void train_timeline_close(struct train_timeline *l);
 
