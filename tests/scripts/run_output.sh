@@ -118,7 +118,7 @@ claim "zero-bubble: 40 messages" timeline "3 40 rank 0: replica 0, stage 0, tens
 # Killed after an evaluation, and resumed from a checkpoint before it: step 5 is taken twice, 10 steps of 8 messages
 again=(--np 4 --mesh data=2,pipeline=2 --steps 9 --save "$out/ck/twice" --save-every 4 --eval-every 5 --timeline "$out/t.json")
 rm "$out/t.json"
-run 60 "${net[@]}" "${again[@]}" --kill 1@6
+run 60 "${net[@]}" "${again[@]}" --kill 1@7   # in step 6 rank 0 has written the timeline
 run 60 "${net[@]}" "${again[@]}" --resume "$out/ck/twice"
 claim "a resumed training adds to the timeline, with arrows of its own" timeline \
 	"4 80 rank 0: replica 0, stage 0, tensor rank 0; rank 1: replica 0, stage 1, tensor rank 0"
