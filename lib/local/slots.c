@@ -38,21 +38,30 @@ int tt_slots_await_release(tuttiComm_t c, size_t bytes, int *ret_missing)
 	return 1;
 }
 
+static void copy(const struct tt_stores_call *call, char *dst, const char *src, size_t bytes)
+{
+	if (call->nontemporal)
+		tt_copy_nontemporal(dst, src, bytes);
+	else
+		tt_copy(dst, src, bytes);
+}
+
+/* Each non-temporal copy ends in a fence, so parts without gaps are two copies: before and behind this rank's own. */
 void tt_slots_post_parts(tuttiComm_t c, const struct tt_stores_call *call, const char *in,
 			 size_t apart, size_t bytes, uint32_t stamp)
 {
-	size_t posted = bytes * (size_t)c->nranks;
+	size_t posted = bytes * (size_t)c->nranks, own = bytes * (size_t)c->rank,
+	       behind = own + bytes;
 	char *room = tt_slots_room(c, posted);
 	uint64_t began_ns = tt_stores_begin(call);
 
-	for (int r = 0; r < c->nranks; r++) {
-		if (r == c->rank)
-			continue;
-		if (call->nontemporal)
-			tt_copy_nontemporal(room + (size_t)r * bytes, in + (size_t)r * apart,
-					    bytes);
-		else
-			tt_copy(room + (size_t)r * bytes, in + (size_t)r * apart, bytes);
+	if (apart == bytes) {
+		copy(call, room, in, own);
+		copy(call, room + behind, in + behind, posted - behind);
+	} else {
+		for (int r = 0; r < c->nranks; r++)
+			if (r != c->rank)
+				copy(call, room + (size_t)r * bytes, in + (size_t)r * apart, bytes);
 	}
 	tt_slots_post(c, room, posted, stamp, false);
 	tt_stores_end(call, posted - bytes, began_ns);

@@ -4,6 +4,7 @@
  *
  * Ranks call random collectives of random sizes, roots and layouts. Counters show that no message was
  * sent, and no peer's memory read. Ranks whose calls differ so that none of them polls a post get an error from releases.
+ * The linker gives the library's calls of tt_copy_nontemporal to this file (--wrap).
  */
 #include <criterion/criterion.h>
 #include <sched.h>
@@ -447,6 +448,38 @@ Test(slots, of_parts_leave_out_the_part_that_nobody_takes, .timeout = 60)
 
 		cr_expect_eq(ranks_run(&r, count_posted), 0, "%d ranks", n);
 	}
+}
+
+static int nontemporal_copies;
+void __real_tt_copy_nontemporal(void *dst, const void *src, size_t bytes);
+void __wrap_tt_copy_nontemporal(void *dst, const void *src, size_t bytes);
+void __wrap_tt_copy_nontemporal(void *dst, const void *src, size_t bytes)
+{
+	nontemporal_copies += bytes > 0;
+	__real_tt_copy_nontemporal(dst, src, bytes);
+}
+
+/* The parts before this rank's own, and those behind it, are one copy each. */
+static int count_copies(tuttiComm_t *comm, int rank, int n, void *arg)
+{
+	const struct slots_call k = { .collective = TT_ALLTOALL,
+				      .count = TT_STORES_LEAST / sizeof(double) };
+
+	(void)arg;
+	for (int i = 0; i < TT_STORES_SIZES; i++)
+		(*comm)->calls.slot_stores[i] =
+			(struct tt_stores){ .nontemporal = true, .prefers = true };
+	nontemporal_copies = 0;
+	WANT(call_and_check(&k, *comm, rank, n) == 0 && by_slots(&k, *comm));
+	WANT(nontemporal_copies == (rank > 0) + (rank < n - 1));
+	return 0;
+}
+
+Test(slots, of_parts_take_two_copies, .timeout = 60)
+{
+	struct ranks r = { .n = 4, .transport = "shm" };
+
+	cr_expect_eq(ranks_run(&r, count_copies), 0);
 }
 
 /* ---- mismatches ------------------------------------------------------------------------------ */
