@@ -33,14 +33,13 @@
 
 /* ---- identity of a process ------------------------------------------------------------------- */
 
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* of nonce and owner */
 static uint64_t nonce[2];
 static pid_t owner;
 
 /* The nonce of this process; a forked child makes another. */
 static const uint64_t *nonce_of_process(void)
 {
-	static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-
 	pthread_mutex_lock(&lock);
 	if (owner != getpid() && getrandom(nonce, sizeof(nonce), 0) == sizeof(nonce))
 		owner = getpid();
@@ -48,16 +47,28 @@ static const uint64_t *nonce_of_process(void)
 	return nonce;
 }
 
+/* A fork takes the lock, so that its child finds no lock of a thread that the child does not have. */
+static void before_fork(void)
+{
+	pthread_mutex_lock(&lock);
+}
+
+static void after_fork(void)
+{
+	pthread_mutex_unlock(&lock);
+}
+
 /* A forked child is not the rank, also without a nonce of its own. */
 static void forget(void)
 {
 	memset(nonce, 0, sizeof(nonce));
 	owner = 0;
+	pthread_mutex_unlock(&lock);
 }
 
 __attribute__((constructor)) static void watch_forks(void)
 {
-	pthread_atfork(NULL, NULL, forget);
+	pthread_atfork(before_fork, after_fork, forget);
 }
 
 void tt_shm_single_copy_publish(struct tt_shm_segment *s, bool crowded)
