@@ -6,6 +6,7 @@
  */
 #include <criterion/criterion.h>
 #include <errno.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
@@ -261,13 +262,41 @@ Test(rndv, a_process_that_has_the_number_of_the_senders_is_not_read, .timeout = 
 	cr_expect_eq(ranks_run(&r, take_number), 0);
 }
 
-/* The tile of an RTS is refused when all cells that the sender may take are behind it. */
+/* Threads that wait without messages, which would wake each other: the other thread's steps so far. */
+struct ring_of_threads {
+	_Atomic int tiles, steps[2];
+};
+
+static void await_step(struct ring_of_threads *t, int rank, int number)
+{
+	while (t->steps[rank] < number)
+		sched_yield();
+}
+
+/* The other rank's word, which changes if it is woken; that rank looks asleep from here on. */
+static uint32_t arm_other(struct tt_link *l)
+{
+	struct tt_shm_bell *bell = ((struct tt_shm_link *)l)->peer_bell;
+
+	bell->sleeping = 1;
+	return bell->word;
+}
+
+static bool is_woken(struct tt_link *l, uint32_t word)
+{
+	return ((struct tt_shm_link *)l)->peer_bell->word != word;
+}
+
+/* The tile of an RTS is refused when all cells that the sender may take are behind it. Each side wakes the other one
+ * once. */
 static int fill_the_ring(tuttiComm_t *comm, int rank, int n, void *arg)
 {
 	enum { TILE = 65536, WHOLE = 2 << 20 };
 	struct tt_link *l;
 	char *buffer = malloc(WHOLE);
-	_Atomic int *tiles = arg;
+	struct ring_of_threads *t = arg;
+	uint32_t word;
+	bool done;
 	int x = 0;
 
 	(void)n;
@@ -281,20 +310,26 @@ static int fill_the_ring(tuttiComm_t *comm, int rank, int n, void *arg)
 		l->sending = WHOLE;
 		l->sending_from = buffer;
 		WANT(l->t->post(l, buffer, TILE, 7) == 1);
-		*tiles = 1;
+		t->tiles = 1;
 		while (l->t->put(l, buffer, TILE, 7))
-			++*tiles;
-		MUST(tuttiBarrier(*comm, NULL));
-		MUST(tuttiBarrier(*comm, NULL));
-		WANT(l->t->progress(l->ep) > 0 && l->completed == l->posted);
-		MUST(tuttiBarrier(*comm, NULL));
+			++t->tiles;
+		t->steps[0] = 1;
+		await_step(t, 1, 1);
+		word = arm_other(l);
+		done = l->t->progress(l->ep) > 0 && l->completed == l->posted && is_woken(l, word);
+		t->steps[0] = 2;
+		WANT(done);
 	} else {
 		reads.at = 1;
-		MUST(tuttiBarrier(*comm, NULL));
-		WANT(*tiles > 1 && l->t->get(l, buffer, TILE, 7, false) == 0);
-		MUST(tuttiBarrier(*comm, NULL));
-		MUST(tuttiBarrier(*comm, NULL));
-		for (int i = 0; i < *tiles; i++) {
+		await_step(t, 0, 1);
+		word = arm_other(l);
+		done = l->t->get(l, buffer, TILE, 7, false) == 0 && is_woken(l, word);
+		word = arm_other(l);
+		done = done && l->t->get(l, buffer, TILE, 7, false) == 0 && !is_woken(l, word);
+		t->steps[1] = 1;
+		WANT(t->tiles > 1 && done);
+		await_step(t, 0, 2);
+		for (int i = 0; i < t->tiles; i++) {
 			memset(buffer, 0, TILE);
 			WANT(l->t->get(l, buffer, TILE, 7, true) == 1);
 			WANT(buffer[0] == 1 && buffer[TILE - 1] == 1);
@@ -308,8 +343,8 @@ static int fill_the_ring(tuttiComm_t *comm, int rank, int n, void *arg)
 
 Test(rndv, a_cell_is_left_for_a_tile_that_cannot_be_read, .timeout = 60)
 {
-	_Atomic int tiles;
-	struct ranks r = { .n = 2, .transport = "shm", .threads = true, .arg = &tiles };
+	struct ring_of_threads t = { 0 };
+	struct ranks r = { .n = 2, .transport = "shm", .threads = true, .arg = &t };
 
 	reads.why = EFAULT;
 	cr_expect_eq(ranks_run(&r, fill_the_ring), 0);

@@ -1,8 +1,7 @@
 /*
  * shm_ring.c - messages through a ring in shared memory
  *
- * Called through tt_shm by run. A ring is 64 lines, and cells for messages that do not fit into
- * lines:
+ * Called through tt_shm by run. A ring is 64 lines, and cells for messages that do not fit into lines:
  *
  *   up to 56 B    | payload ............ flag |             payload and flag in a line: one transfer
  *   up to 336 B   | payload ............ flag | x 2..6      several lines: their transfers overlap
@@ -17,11 +16,10 @@
  * writer, no operation is read-modify-write, and neither side touches a line of the other without
  * need.
  *
- * Cells have two sizes, a page and message_bytes; for messages of half the large size twice as many
- * large cells may be used. Cells are claimed one by one, when all claimed ones are busy; so rarely
- * used links cost little memory, and a lack of memory later only shortens the ring. The writer
- * takes the lowest free cell, which is the most likely in cache: that saves more than the load of
- * `done` costs.
+ * Cells have two sizes, a page and message_bytes; for messages of half the large size twice as many large cells may be
+ * used. Cells are claimed one by one, when all claimed ones are busy; so rarely used links cost little memory, and a
+ * lack of memory later only shortens the ring. The writer takes the lowest free cell, which is the most likely in
+ * cache: that saves more than the load of `done` costs.
  *
  * Cells change hands: a reader may keep a cell, if the writer has granted it, and writes its own next message
  * there. So the bytes of two ranks that answer each other cross between their cores once, not twice. The cell
@@ -440,7 +438,6 @@ static inline int peek(struct tt_shm_link *l, void *room, size_t bytes, uint32_t
 	struct tt_shm_line *line = tt_shm_line_at(l->rx, l->got);
 	uint64_t flag, expected = tt_shm_flag(l->got + 1, bytes, stamp);
 	unsigned lines = spread_of(bytes);
-	int rc;
 
 	l->spread = lines;
 	l->cells = NULL;
@@ -460,10 +457,13 @@ static inline int peek(struct tt_shm_link *l, void *room, size_t bytes, uint32_t
 		return 0;
 	if (tt_likely(!atomic_load_explicit(&line->rts, memory_order_acquire)))
 		return in_cell(l, line, bytes, ret_data);
-	rc = tt_shm_rndv_read(l, line, room, bytes, stamp, ret_data);
-	if (rc == 0) /* refused */
-		wake_writer(l);
-	return rc;
+	return tt_shm_rndv_read(l, line, room, bytes, stamp, ret_data);
+}
+
+void tt_shm_ring_refuse(struct tt_shm_link *l)
+{
+	atomic_store_explicit(&l->rx->refused, l->got + 1, memory_order_release);
+	wake_writer(l);
 }
 
 int tt_shm_peek(struct tt_link *link, size_t bytes, uint32_t stamp, const void **ret_data)

@@ -125,6 +125,8 @@ int tt_shm_get(struct tt_link *link, void *dst, size_t bytes, uint32_t stamp, bo
 /* Looks for lines that the reader has released; if RTS are left, their release wakes this rank. Returns the number of
  * RTS that were released. */
 unsigned tt_shm_ring_look(struct tt_shm_link *link);
+/* The tile of the next line, an RTS, shall come in a cell. */
+void tt_shm_ring_refuse(struct tt_shm_link *link);
 
 /* shm_rndv.c. progress of struct tt_transport, can_send and abandon of struct tt_zcopy_ops; read: the bytes of an RTS
  * to `to`, NULL: to a buffer of the link; as peek. note: a tile has come. complete: the RTS of a line is complete.

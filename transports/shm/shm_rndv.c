@@ -148,8 +148,18 @@ static int refuse(struct tt_shm_link *l)
 	l->rndv.tries = false;
 	l->rndv.refuses = true;
 	start(l, TT_SHM_BY_CELLS);
-	atomic_store_explicit(&l->rx->refused, l->got + 1, memory_order_release);
+	tt_shm_ring_refuse(l);
 	return 0;
+}
+
+/* 0 | TT_REMOTE */
+static int check_withdrawn(const struct tt_shm_link *l)
+{
+	atomic_thread_fence(memory_order_acquire); /* after a read */
+	return !atomic_load_explicit(&l->rx->withdrawn, memory_order_relaxed)
+		       ? 0
+		       : tt_fail(TT_REMOTE, "rank %d: rank %d has given up its message",
+				 l->base.ep->world->rank, l->base.peer);
 }
 
 /* Reads bytes of a message. 1 | 0: the tile will come in a cell | TT_REMOTE */
@@ -158,11 +168,10 @@ static int read_some(struct tt_shm_link *l, const struct tt_shm_line *line, void
 	struct tt_endpoint *ep = l->base.ep;
 	bool reads = !l->rndv.refuses;
 	int why = reads ? tt_shm_try_read(ep, l->base.peer, to, line->offset, bytes) : 0;
+	int rc = check_withdrawn(l);
 
-	atomic_thread_fence(memory_order_acquire);
-	if (atomic_load_explicit(&l->rx->withdrawn, memory_order_relaxed))
-		return tt_fail(TT_REMOTE, "rank %d: rank %d has given up its message",
-			       ep->world->rank, l->base.peer);
+	if (rc)
+		return rc;
 	if (why)
 		tt_log(TT_LOG_INFO,
 		       "rank %d: cannot read %zu bytes of rank %d's memory: %s; messages are copied",
@@ -205,6 +214,8 @@ int tt_shm_rndv_read(struct tt_shm_link *l, const struct tt_shm_line *line, void
 	uint64_t began;
 	int rc;
 
+	if (atomic_load_explicit(&l->rx->refused, memory_order_relaxed) == l->got + 1)
+		return check_withdrawn(l); /* the sender writes the line now */
 	if (!to)
 		return bounce(l, line, bytes, ret_data);
 	*ret_data = to;
