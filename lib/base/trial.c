@@ -25,6 +25,14 @@ void tt_trial_begin(struct tt_trial *t, unsigned way)
 	t->left = TRY;
 }
 
+void tt_trial_prefer(struct tt_trial *t, unsigned way)
+{
+	t->won = false;
+	t->in_a_row = 0;
+	t->way = t->prefers = (uint8_t)way;
+	t->left = t->gap;
+}
+
 /* A trial of the other way is over. */
 static void judge(struct tt_trial *t, const uint64_t ns[2])
 {

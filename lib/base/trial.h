@@ -26,6 +26,8 @@ struct tt_trial {
 
 /* Begins with this way, 0 or 1, and keeps the times. */
 void tt_trial_begin(struct tt_trial *t, unsigned way);
+/* Goes this way until the next trial, since the other one is known to be slower now; keeps what the trials have found. */
+void tt_trial_prefer(struct tt_trial *t, unsigned way);
 /* The way of the next call. ns: the times to compare, NULL: the least of t */
 unsigned tt_trial_next(struct tt_trial *t, const uint64_t ns[2]);
 /* Is the current call timed? Its time */

@@ -350,6 +350,64 @@ Test(rndv, a_cell_is_left_for_a_tile_that_cannot_be_read, .timeout = 60)
 	cr_expect_eq(ranks_run(&r, fill_the_ring), 0);
 }
 
+/* A caller without a buffer, as for device memory, copies each tile from the link's. */
+static int only_look(tuttiComm_t *comm, int rank, int n, void *arg)
+{
+	enum { TILE = 65536, WHOLE = 2 << 20, GAP = 64 };
+	struct tt_shm_link *l;
+	char *buffer = malloc(WHOLE);
+	const void *data;
+	int x = 0;
+
+	(void)n, (void)arg;
+	WANT(buffer);
+	memset(buffer, 1 + rank, WHOLE);
+	MUST(rank ? tuttiRecv(&x, 1, tuttiInt32, 0, *comm, NULL)
+		  : tuttiSend(&x, 1, tuttiInt32, 1, *comm, NULL));
+	l = (struct tt_shm_link *)tt_path_link(
+		&(*comm)->paths.path[(*comm)->paths.p2p_path], TT_P2P_CHANNEL, !rank);
+	if (!rank) {
+		l->base.sending = WHOLE;
+		l->base.sending_from = buffer;
+		WANT(tt_shm_post(&l->base, buffer, TILE, 7) == 1);
+		MUST(tuttiBarrier(*comm, NULL));
+		MUST(tuttiBarrier(*comm, NULL));
+		WANT(tt_shm_ring_look(l) == 1);
+	} else {
+		for (int i = 0; i < TT_SHM_RNDV_SIZES; i++)
+			l->rndv.trial[i] = (struct tt_trial){ .way = TT_SHM_BY_RNDV,
+							      .prefers = TT_SHM_BY_RNDV,
+							      .judged = true,
+							      .gap = GAP };
+		l->rx->reads = 3;
+		MUST(tuttiBarrier(*comm, NULL));
+		reads.calls = 0;
+		for (int i = 0; i < 2; i++)
+			WANT(tt_shm_peek(&l->base, TILE, 7, &data) == 1 &&
+			     ((const char *)data)[TILE - 1] == 1);
+		WANT(reads.calls == 1);
+		tt_shm_release(&l->base);
+		WANT(l->rx->reads == 0);
+		for (int i = 0; i < TT_SHM_RNDV_SIZES; i++) {
+			const struct tt_trial *t = &l->rndv.trial[i];
+
+			WANT(t->way == TT_SHM_BY_CELLS && t->judged && t->gap == GAP &&
+			     t->left == GAP);
+		}
+		MUST(tuttiBarrier(*comm, NULL));
+	}
+	MUST(tuttiBarrier(*comm, NULL));
+	free(buffer);
+	return 0;
+}
+
+Test(rndv, a_caller_that_only_looks_takes_cells_from_then_on_until_the_next_trial, .timeout = 60)
+{
+	struct ranks r = { .n = 2, .transport = "shm" };
+
+	cr_expect_eq(ranks_run(&r, only_look), 0);
+}
+
 /* Rank 0 gives up a message, and uses its buffer again: before rank 1 has read it; before its read, which fails; after
  * that read, which has failed; after rank 1 has read all of it ahead, with the first of two tiles. */
 enum giving_up { UNREAD, BEFORE_FAILURE, REFUSED, READ_AHEAD };

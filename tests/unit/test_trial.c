@@ -60,6 +60,23 @@ Test(trial, takes_the_slower_way_less_and_less_often)
 	cr_expect_eq(run(&t, 100 * (LATE + TRIAL), zero_wins), 100 * TRIAL);
 }
 
+Test(trial, keeps_what_it_knows_of_a_way_that_is_left_now_and_then)
+{
+	struct tt_trial t = { 0 };
+	int calls = 0;
+
+	tt_trial_begin(&t, 0);
+	run(&t, 1000, zero_wins);
+	for (int i = 0; i < 10; i++) {
+		while (t.way == 0)
+			run(&t, 1, zero_wins);
+		tt_trial_prefer(&t, 0);
+		cr_assert(t.way == 0 && t.prefers == 0 && t.judged && t.gap == LATE);
+		calls += run(&t, LATE, zero_wins);
+	}
+	cr_expect_eq(calls, 0, "trials come as seldom as before");
+}
+
 Test(trial, times_no_call_that_follows_the_other_way)
 {
 	struct tt_trial t = { 0 };

@@ -519,7 +519,7 @@ void tt_shm_release(struct tt_link *link)
 			tt_own_lines(l->cell, l->cell_bytes);
 		settle_cell(l, false);
 	} else if (tt_unlikely(l->rndv.bounced == l->got + 1))
-		tt_shm_rndv_refuse(l);
+		tt_shm_rndv_prefer_cells(l);
 	release(l);
 }
 

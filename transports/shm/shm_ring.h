@@ -140,7 +140,7 @@ void tt_shm_rndv_note(struct tt_shm_link *link, size_t bytes, uint32_t stamp, bo
 void tt_shm_rndv_complete(struct tt_shm_link *link, uint64_t line);
 bool tt_shm_rndv_copy(struct tt_shm_link *link);
 /* The caller has copied a tile of an RTS from the link's buffer, as for device memory: cells are better then. */
-void tt_shm_rndv_refuse(struct tt_shm_link *link);
+void tt_shm_rndv_prefer_cells(struct tt_shm_link *link);
 
 /* shm_slots.c: struct tt_slot_ops, and the PSCW operations of struct tt_peer_memory_ops. */
 void tt_shm_slot_post(struct tt_endpoint *ep, const void *data, size_t bytes, uint64_t number,

@@ -199,9 +199,11 @@ static int bounce(struct tt_shm_link *l, const struct tt_shm_line *line, size_t 
 	return rc;
 }
 
-void tt_shm_rndv_refuse(struct tt_shm_link *l)
+void tt_shm_rndv_prefer_cells(struct tt_shm_link *l)
 {
-	start(l, TT_SHM_BY_CELLS);
+	for (int i = 0; i < TT_SHM_RNDV_SIZES; i++)
+		tt_trial_prefer(&l->rndv.trial[i], TT_SHM_BY_CELLS);
+	ask(l);
 }
 
 /* The sender's buffer is complete and stays until its last tile is released, so the first RTS is for the whole
