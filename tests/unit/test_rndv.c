@@ -25,12 +25,12 @@
 #include "tests/support/ranks.h"
 #include "transports/shm/shm_ring.h"
 
-/* From call number `at` on, 0: never. part: that call reads a part of its bytes, and the next one fails. why: an errno,
- * 0: none fails */
+/* From call number `at` on, 0: never. part: that call reads a part of its bytes, and the next one fails. once: only that
+ * call fails. why: an errno, 0: none fails */
 static struct {
 	_Atomic long calls;
 	long at;
-	bool part;
+	bool part, once;
 	int why;
 } reads;
 
@@ -49,7 +49,7 @@ ssize_t __wrap_process_vm_readv(pid_t pid, const struct iovec *local, unsigned l
 
 	if (reads.part && number == reads.at)
 		return __real_process_vm_readv(pid, &half, 1, remote, nremote, flags);
-	if (reads.at && reads.why && number >= reads.at) {
+	if (reads.at && reads.why && (reads.once ? number == reads.at : number >= reads.at)) {
 		errno = reads.why;
 		return -1;
 	}
@@ -192,6 +192,39 @@ Test(rndv, a_tile_that_cannot_be_read_is_copied_by_its_sender, .timeout = 200)
 				cr_expect_eq(ranks_run(&r, fail_reads), 0, "%d ranks, %s, call %d",
 					     n, strerror(why[i]), at);
 			}
+}
+
+/* One read fails: the next PAUSE messages come in cells, then reads go on, unless the system forbids them. */
+enum { PAUSE = 128 };
+static int fail_once(tuttiComm_t *comm, int rank, int n, void *arg)
+{
+	int *in = malloc(BUFFER), early = 0, paused = 0, late = 0, rc;
+
+	(void)arg;
+	WANT(in);
+	reads.calls = 0;
+	rc = exchange(*comm, rank, n, in, 0, FEW, &early);
+	rc = rc ? rc : exchange(*comm, rank, n, in, FEW, PAUSE - FEW, &paused);
+	rc = rc ? rc : exchange(*comm, rank, n, in, PAUSE, 2 * FEW, &late);
+	free(in);
+	WANT(early > 0 && early < FEW && paused == 0);
+	WANT(reads.why == EFAULT || reads.why == ENOMEM ? late >= FEW : late == 0);
+	return rc;
+}
+
+Test(rndv, a_buffer_that_cannot_be_read_costs_only_some_messages_their_read, .timeout = 60)
+{
+	static const int why[] = { EFAULT, ENOMEM, EPERM, ESRCH };
+
+	setenv("TUTTI_CMA", "on", 1);
+	for (int i = 0; i < 4; i++) {
+		struct ranks r = { .n = 2, .transport = "shm" };
+
+		reads.at = 4;
+		reads.once = true;
+		reads.why = why[i];
+		cr_expect_eq(ranks_run(&r, fail_once), 0, "%s", strerror(why[i]));
+	}
 }
 
 /* The kernel reads no secret memory for others, as it reads no mapping of a device; the process itself may. */

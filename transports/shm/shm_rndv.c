@@ -15,15 +15,15 @@
  * ranks on 2 cores, us: 569, 1573, 4231 by cells, 582, 1075, 2408 by rendezvous). So the receiver tries both ways
  * (base/trial.h), and asks for one. A tile shows its way, so the two ranks need not agree.
  *
- * A read fails where the system forbids it from some time on, where the buffer cannot be read (a mapping of a device,
- * secret memory), and where the sender has died. Then the receiver asks for cells from there on, and waits: the wait
- * finds a death, and its sentence.
+ * A read fails where the system forbids it from some time on, and where the sender has died: then the receiver asks for
+ * cells from there on, and its wait for the cell ends when the death is known. A read fails, too, where the buffer cannot
+ * be read (a mapping of a device, secret memory) or memory is short: then the receiver asks for cells for a while.
  *
  * A sender that gives up a message sets `withdrawn` before its caller may use the buffer again; the receiver looks
  * there after each read, so that it takes no later content for the message.
  */
+#include <errno.h>
 #include <stdlib.h>
-
 #include <string.h>
 
 #include "base/fence.h"
@@ -35,6 +35,7 @@
 #define LONGEST ((size_t)8 << 20)
 #define LEAST_TILE (16u << 10) /* of a message; only the last one is shorter */
 #define TILES 4                /* least number of them, so that times tell something */
+#define PAUSE 128              /* messages by cells after a buffer that could not be read */
 
 /* Number of the trial of messages of that length, -1: none */
 static int size_of(size_t message)
@@ -121,6 +122,8 @@ static void ask(struct tt_shm_link *l)
 
 	for (int i = 0; i < TT_SHM_RNDV_SIZES; i++)
 		sizes |= (uint32_t)l->rndv.trial[i].way << i;
+	if (l->rndv.refuses || l->rndv.paused)
+		sizes = 0;
 	atomic_store_explicit(&l->rx->reads, sizes, memory_order_relaxed);
 }
 
@@ -143,13 +146,19 @@ static bool is_read(const struct tt_shm_rndv *r, const struct tt_shm_line *line,
 	       to == r->read_to + ahead;
 }
 
-static int refuse(struct tt_shm_link *l)
+/* A buffer may be unreadable, or memory short: later messages may be read. Else the system forbids it, or the process
+ * is gone. */
+static void note_failure(struct tt_shm_link *l, size_t bytes, int why)
 {
-	l->rndv.tries = false;
-	l->rndv.refuses = true;
-	start(l, TT_SHM_BY_CELLS);
-	tt_shm_ring_refuse(l);
-	return 0;
+	bool passes = why == EFAULT || why == ENOMEM;
+
+	l->rndv.paused = passes ? PAUSE : 0;
+	l->rndv.refuses = !passes;
+	ask(l);
+	tt_log(TT_LOG_INFO,
+	       "rank %d: cannot read %zu bytes of rank %d's memory: %s; messages are copied%s",
+	       l->base.ep->world->rank, bytes, l->base.peer, strerror(why),
+	       passes ? " for a while" : "");
 }
 
 /* 0 | TT_REMOTE */
@@ -166,20 +175,20 @@ static int check_withdrawn(const struct tt_shm_link *l)
 static int read_some(struct tt_shm_link *l, const struct tt_shm_line *line, void *to, size_t bytes)
 {
 	struct tt_endpoint *ep = l->base.ep;
-	bool reads = !l->rndv.refuses;
+	bool reads = !l->rndv.refuses && !l->rndv.paused;
 	int why = reads ? tt_shm_try_read(ep, l->base.peer, to, line->offset, bytes) : 0;
 	int rc = check_withdrawn(l);
 
 	if (rc)
 		return rc;
+	if (reads && !why) {
+		ep->read_bytes += bytes;
+		return 1;
+	}
 	if (why)
-		tt_log(TT_LOG_INFO,
-		       "rank %d: cannot read %zu bytes of rank %d's memory: %s; messages are copied",
-		       ep->world->rank, bytes, l->base.peer, strerror(why));
-	if (why || !reads)
-		return refuse(l);
-	ep->read_bytes += bytes;
-	return 1;
+		note_failure(l, bytes, why);
+	tt_shm_ring_refuse(l);
+	return 0;
 }
 
 /* For a caller that only looks: one tile, which it may copy */
@@ -278,6 +287,8 @@ void tt_shm_rndv_note(struct tt_shm_link *l, size_t bytes, uint32_t stamp, bool 
 		return;
 	now = tt_now_ns();
 	if (stamp != r->stamp) {
+		if (r->paused && !--r->paused)
+			ask(l);
 		r->stamp = stamp;
 		r->by_rndv = by_rndv;
 		r->mixed = bytes < LEAST_TILE || message < TILES * bytes;
