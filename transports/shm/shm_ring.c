@@ -9,12 +9,12 @@
  *                                                         cell was written by non-temporal stores
  *                 | address, rts ....... flag | --> the writer's buffer, which the reader reads (shm_rndv.c)
  *
- * flag = number of the line and a hash of stamp and length, stored last. The reader compares the
- * flag with the expected one: equal means that the line is written; the same number with another
- * hash means that the peer is in another call. The reader counts the released lines in `done`; the
- * writer reads `done` only when its copy of the count leaves no free line. Every word has one
- * writer, no operation is read-modify-write, and neither side touches a line of the other without
- * need.
+ * flag = number of the line and a hash of stamp and length, stored last. The reader compares the flag with the expected
+ * one: equal means that the line is written; the same number with another hash means that the peer is in another call.
+ * An RTS that the reader refuses changes behind its flag: `rts` is stored last then, and the reader loads only that.
+ * The reader counts the released lines in `done`; the writer reads `done` only when its copy of the count leaves no free
+ * line. Every word has one writer, no operation is read-modify-write, and neither side touches a line of the other
+ * without need.
  *
  * Cells have two sizes, a page and message_bytes; for messages of half the large size twice as many large cells may be
  * used. Cells are claimed one by one, when all claimed ones are busy; so rarely used links cost little memory, and a

@@ -123,7 +123,7 @@ int tt_shm_put(struct tt_link *link, const void *data, size_t bytes, uint32_t st
 int tt_shm_get(struct tt_link *link, void *dst, size_t bytes, uint32_t stamp, bool keep);
 
 /* Looks for lines that the reader has released; if RTS are left, their release wakes this rank. Returns the number of
- * RTS that were released. */
+ * RTS that are complete: released, or copied into a cell because the reader has refused them. */
 unsigned tt_shm_ring_look(struct tt_shm_link *link);
 /* The tile of the next line, an RTS, shall come in a cell. */
 void tt_shm_ring_refuse(struct tt_shm_link *link);
