@@ -68,8 +68,7 @@ Test(fork, a_child_of_a_process_whose_nonce_is_being_made_makes_its_own, .timeou
 		      !(header->bells[0].nonce[0] | header->bells[0].nonce[1]));
 	}
 	goes_on = true;
-	cr_assert(!pthread_join(other, NULL) && child > 0 &&
-		  waitpid(child, &status, 0) == child);
+	cr_assert(!pthread_join(other, NULL) && child > 0 && waitpid(child, &status, 0) == child);
 	cr_expect(WIFEXITED(status) && WEXITSTATUS(status) == 0, "status %x", status);
 	memcpy(made, header->bells[0].nonce, sizeof(made));
 	publish(&segment);

@@ -397,8 +397,8 @@ static int only_look(tuttiComm_t *comm, int rank, int n, void *arg)
 	memset(buffer, 1 + rank, WHOLE);
 	MUST(rank ? tuttiRecv(&x, 1, tuttiInt32, 0, *comm, NULL)
 		  : tuttiSend(&x, 1, tuttiInt32, 1, *comm, NULL));
-	l = (struct tt_shm_link *)tt_path_link(
-		&(*comm)->paths.path[(*comm)->paths.p2p_path], TT_P2P_CHANNEL, !rank);
+	l = (struct tt_shm_link *)tt_path_link(&(*comm)->paths.path[(*comm)->paths.p2p_path],
+					       TT_P2P_CHANNEL, !rank);
 	if (!rank) {
 		l->base.sending = WHOLE;
 		l->base.sending_from = buffer;

@@ -467,8 +467,8 @@ static int count_copies(tuttiComm_t *comm, int rank, int n, void *arg)
 
 	(void)arg;
 	for (int i = 0; i < TT_STORES_SIZES; i++)
-		(*comm)->calls.slot_stores[i] =
-			(struct tt_stores){ .nontemporal = true, .prefers = true };
+		(*comm)->calls.slot_stores[i] = (struct tt_stores){ .nontemporal = true,
+								    .prefers = true };
 	nontemporal_copies = 0;
 	WANT(call_and_check(&k, *comm, rank, n) == 0 && by_slots(&k, *comm));
 	WANT(nontemporal_copies == (rank > 0) + (rank < n - 1));

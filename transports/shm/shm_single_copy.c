@@ -218,9 +218,10 @@ int tt_shm_read(struct tt_endpoint *base, int peer, void *to, uint64_t from, siz
 	return !why ? 0
 		    : tt_fail(TT_REMOTE, "rank %d: reading %zu bytes of rank %d's memory: %s%s",
 			      base->world->rank, bytes, peer, strerror(why),
-			      why == EFAULT ? "; for memory that peers cannot read, as a mapping of "
-					      "a device, set TUTTI_CMA=off"
-					    : "");
+			      why == EFAULT
+				      ? "; for memory that peers cannot read, as a mapping of "
+					"a device, set TUTTI_CMA=off"
+				      : "");
 }
 
 void tt_shm_single_copy_close(struct tt_shm_ep *ep)
