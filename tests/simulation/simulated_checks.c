@@ -5,6 +5,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "comm/shrink_internal.h"
+#include "control/control_internal.h"
 #include "control/endpoint.h"
 #include "tests/simulation/simulated_job.h"
 
@@ -348,24 +350,37 @@ static bool is_one_stopped(const struct sim_comm *w)
 	return false;
 }
 
-/* A rank that was stopped, and others went on without it: it learns of that when it continues, unless a rank that
- * is stopped keeps their floods. */
+/* A rank that was stopped, and others went on without it: it learns of that when it continues, unless they
+ * have ended and a stopped rank keeps their floods. */
 static void check_excluded(const struct sim_comm *w, tuttiResult_t rc)
 {
 	const struct sim_job *job = sim->job;
 	const struct sim_rank *me = &job->rank[sim->process->number];
 
-	if (!rc || !w->known || job->faults != SIM_STOPS || is_one_stopped(w))
-		return;
-	for (int r = 0; r < w->n; r++) {
+	for (int r = 0; rc && w->known && job->faults == SIM_STOPS && r < w->n; r++) {
 		const struct sim_rank *other = &job->rank[w->member[r]];
+		uint64_t since = other->shrunk_ns > job->last_continue_ns ? other->shrunk_ns
+									  : job->last_continue_ns;
 
-		if (other->shrinks == me->shrinks && other->shrunk_to &&
-		    sim->now_ns >= other->shrunk_ns + SIM_SECOND &&
-		    !strstr(tuttiGetLastError(NULL), "went on"))
+		if (other->shrinks != me->shrinks || !other->shrunk_to ||
+		    sim->now_ns < since + SIM_SECOND || (other->process.ended && is_one_stopped(w)))
+			continue;
+		if (!strstr(tuttiGetLastError(NULL), "went on"))
 			sim_fail("a rank does not know that others went on without it: %s",
 				 tuttiGetLastError(NULL));
+		return;
 	}
+}
+
+/* A rank that knows that the others went on without it says so at once. */
+SIM_REPLACE(int, tt_shrink_check, struct tt_shrink *a)
+{
+	bool excluded = a->parent->ctl->split.excluded_epoch > 0;
+	int rc = __real_tt_shrink_check(a);
+
+	if (sim->job && excluded && !rc)
+		sim_fail("a rank goes on in a shrink of others that excluded it");
+	return rc;
 }
 
 void sim_check_shrink(const struct sim_comm *w, tuttiResult_t rc, int n)
