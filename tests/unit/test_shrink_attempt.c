@@ -141,8 +141,7 @@ static int decide_for_one(tuttiComm_t *comm, int rank, int nranks, void *arg)
 		rc = tuttiCommShrink(*comm, NULL, 0, &next, NULL, TUTTI_SHRINK_DEFAULT);
 		return !rc || next || !strstr(tuttiGetLastError(NULL), "1 of 3 ranks are left");
 	}
-	if (tt_shrink_tell(&a, TT_SHRINK_DECIDES, 0) ||
-	    !tt_counted_bits_make(&members, nranks))
+	if (tt_shrink_tell(&a, TT_SHRINK_DECIDES, 0) || !tt_counted_bits_make(&members, nranks))
 		return 1;
 	tt_counted_bits_add(&members, 1);
 	tt_counted_bits_count(&members);
@@ -152,7 +151,8 @@ static int decide_for_one(tuttiComm_t *comm, int rank, int nranks, void *arg)
 	tt_put_set(&w, &members);
 	head.tag = (int)next_attempt(&a, TIMEOUT_MS);
 	head.bytes = w.have;
-	rc = tt_am_shrink_send((*comm)->am, 1, &head, w.data, tt_now_ns() + TIMEOUT_MS * 1000000ull);
+	rc = tt_am_shrink_send((*comm)->am, 1, &head, w.data,
+			       tt_now_ns() + TIMEOUT_MS * 1000000ull);
 	tt_counted_bits_free(&members);
 	free(w.data);
 	return !head.tag || rc;

@@ -65,8 +65,8 @@ struct tt_shm_cells {
 enum { TT_SHM_BY_CELLS, TT_SHM_BY_RNDV };
 struct tt_shm_rndv {
 	struct tt_trial trial[TT_SHM_RNDV_SIZES];
-	bool tries,
-		refuses; /* both ways are tried; the system forbids reads, so this rank reads no more */
+	/* both ways are tried; the system forbids reads, so this rank reads no more */
+	bool tries, refuses;
 	uint32_t paused; /* messages until this rank reads again: a buffer could not be read */
 	/* the message that comes now: its stamp, bytes so far, and time of its first tile. mixed: it is not timed */
 	uint32_t stamp;
