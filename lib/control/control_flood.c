@@ -324,27 +324,18 @@ static bool is_gone(const struct tt_control *ctl, int rank)
 
 int tt_flood_next_gone(const struct tt_control *ctl, int from)
 {
-	int left = tt_set_next(ctl->departed.left, ctl->nranks, from),
-	    dead = tt_set_next(ctl->departed.dead, ctl->nranks, from);
-
-	return left < dead ? left : dead;
-}
-
-/* Of is_gone */
-static int next_gone(const struct tt_control *ctl, int from)
-{
-	int departed = tt_flood_next_gone(ctl, from),
-	    over = tt_set_next(ctl->departed.over, ctl->nranks, from);
-
-	return departed < over ? departed : over;
+	return tt_sets_next(ctl->departed.left, ctl->departed.dead, ctl->nranks, from);
 }
 
 static int count_gone(const struct tt_control *ctl)
 {
+	const struct tt_departures *d = &ctl->departed;
 	int n = 0;
 
-	for (int r = next_gone(ctl, 0); r < ctl->nranks; r = next_gone(ctl, r + 1))
-		n++;
+	for (int r = 0; r < ctl->nranks; r += 64)
+		n += __builtin_popcountll(tt_set_word(d->left, ctl->nranks, r) |
+					  tt_set_word(d->dead, ctl->nranks, r) |
+					  tt_set_word(d->over, ctl->nranks, r));
 	return n;
 }
 
