@@ -58,7 +58,7 @@ int tt_counted_bits_before(const struct tt_counted_bits *b, int i);
 int tt_counted_bits_find(const struct tt_counted_bits *b, int count);
 /* The lowest bit from `from` on that is set, or clear; n: none */
 int tt_counted_bits_next(const struct tt_counted_bits *b, int from, bool set);
-/* A number that other bits make another one */
+/* A digest of the bits */
 uint64_t tt_counted_bits_mark(const struct tt_counted_bits *b);
 size_t tt_counted_bits_memory(const struct tt_counted_bits *b);
 

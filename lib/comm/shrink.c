@@ -18,7 +18,7 @@
 #include "comm/comm_internal.h"
 #include "comm/shrink_internal.h"
 
-/* a wait between two looks at the clock; of more than 10,000 ranks, which wait longer for their turn, SLICE_RANK_NS for each */
+/* a wait between two looks at the clock; among more than 10,000 ranks, whose turns come later, SLICE_RANK_NS for each */
 #define SLICE_NS 50000000ull
 #define SLICE_RANK_NS 5000ull
 #define SLICE_MOST_NS 500000000ull
@@ -216,7 +216,7 @@ static int note_ranks(struct tt_shrink *a, const bool *excluded)
 	return 0;
 }
 
-/* A rank looks about as often in a job of any size. */
+/* A rank looks about as often while it waits for its turn, which comes later in a larger job. */
 static uint64_t slice_of(size_t nranks, uint64_t patience_ns)
 {
 	uint64_t slice = nranks * SLICE_RANK_NS;

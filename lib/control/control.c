@@ -218,7 +218,7 @@ static bool map_hosts(struct tt_control *ctl, const struct tt_counted_bits *firs
 		peer = tt_counted_bits_next(in, gap, true);
 		end = tt_counted_bits_next(in, peer, false);
 		tt_counted_bits_add_range(&ctl->own_firsts, rank, firsts, peer, end);
-		if (tt_counted_bits_next(firsts, gap, true) < peer)
+		if (tt_counted_bits_before(firsts, peer) > tt_counted_bits_before(firsts, gap))
 			tt_counted_bits_add(&ctl->own_firsts, rank);
 	}
 	tt_counted_bits_count(&ctl->own_firsts);

@@ -9,42 +9,35 @@
 
 #include "control/control_internal.h"
 
-struct agree_record {
-	int32_t code;
-	char text[508];
-};
-
 /* A reason of the rank's own outranks a timeout, and a timeout outranks a report from other ranks. */
 static int severity(int code)
 {
 	return code == 0 ? 0 : code == TT_REMOTE ? 1 : code == TT_TIMEOUT ? 2 : 3;
 }
 
-/* Some rank failed, and all know the codes: the first rank with the most severe one sends its sentence. */
+/* Some rank failed, and all know the codes: the first rank with the worst one sends its sentence. */
 static int share_reason(struct tt_control *ctl, int code, const char *why, const char *context,
-			int first, uint64_t deadline_ns)
+			int first, int worst, uint64_t deadline_ns)
 {
-	struct agree_record mine = { 0 }, reason;
-	struct tt_parts all = { .mine = &mine, .bytes = sizeof(mine) };
+	char mine[512] = "", reason[512];
+	struct tt_parts all = { .mine = mine, .bytes = sizeof(mine) };
 	int rc;
 
-	if (ctl->rank == first) {
-		mine.code = code;
-		snprintf(mine.text, sizeof(mine.text), "%.507s", why);
-	}
+	if (code && ctl->rank == first)
+		snprintf(mine, sizeof(mine), "%.511s", why);
 	rc = tt_control_allgather_columns(ctl, &all, 1, deadline_ns);
 	if (rc)
 		return rc;
-	tt_part_get(&all, first, &reason);
+	tt_part_get(&all, first, reason);
 	tt_parts_free(&all);
-	reason.text[sizeof(reason.text) - 1] = '\0';
-	if (!reason.code) /* bytes of another rank that changed on their way */
+	reason[sizeof(reason) - 1] = '\0';
+	if (severity(code) == 3 || (code && first == ctl->rank))
+		return tt_fail(code, "%s", why);
+	if (!*reason) /* bytes of another rank that changed on their way */
 		return tt_fail(TT_REMOTE, "rank %d: %s failed, and no rank has a reason", ctl->rank,
 			       context);
-	if (severity(code) == 3 || first == ctl->rank)
-		return tt_fail(code, "%s", why);
-	return tt_fail(tt_flood_code(reason.code), "rank %d: %s failed at rank %d: %s", ctl->rank,
-		       context, first, reason.text);
+	return tt_fail(tt_flood_code(worst), "rank %d: %s failed at rank %d: %s", ctl->rank, context,
+		       first, reason);
 }
 
 /* The others would wait for this rank. */
@@ -94,6 +87,6 @@ int tt_control_agree(struct tt_control *ctl, int code, const char *context, stru
 	}
 	tt_parts_free(&columns[1]);
 	if (worst)
-		return share_reason(ctl, code, why, context, first, deadline_ns);
+		return share_reason(ctl, code, why, context, first, worst, deadline_ns);
 	return rc && code ? tt_fail(code, "%s", why) : rc;
 }

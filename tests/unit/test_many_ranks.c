@@ -12,6 +12,7 @@
 #include "control/control_internal.h"
 
 #define RANKS 100000
+#define PEERS 700000 /* counts of more than a page */
 
 /* A copy of bytes, zeros without from, of which only the first page can be read */
 static void *first_page(const void *from, size_t bytes)
@@ -53,7 +54,7 @@ static int gone_from(const struct tt_control *ctl, int rank)
 	return rank;
 }
 
-/* The ranks from 1 on are gone, but `alive`, each by a goodbye, its death or the end of its connection, or by two of them. */
+/* The ranks from 1 on are gone, but `alive`: each has left, is dead or has ended its connection, or two of these. */
 static void depart(struct tt_control *ctl, int alive)
 {
 	struct tt_departures *d = &ctl->departed;
@@ -93,4 +94,37 @@ Test(many_ranks, ranks_that_are_gone_are_counted, .timeout = 20)
 		free(d->dead);
 		free(d->over);
 	}
+}
+
+/* ---- hosts ----------------------------------------------------------------------------------- */
+
+/* Of peers on two hosts every second one up to 200,000 is a member. Whether a host begins between two members is a
+ * matter of the peers between them. */
+Test(many_ranks, hosts_of_members_are_found_near, .timeout = 20)
+{
+	static struct tt_control_endpoint ep = { .npeers = PEERS };
+	static struct tt_control ctl = { .ep = &ep, .nranks = RANKS };
+	struct tt_counted_bits *firsts = &ep.peers.directory.firsts, in, all;
+	size_t bytes = (PEERS / TT_BITS_GROUP + 2) * sizeof(*firsts->group);
+	struct tt_rank_map map;
+
+	cr_assert(tt_counted_bits_make(&in, PEERS) && tt_counted_bits_make(&all, PEERS));
+	for (int r = 0; r < RANKS; r++)
+		tt_counted_bits_add(&in, 2 * r);
+	tt_counted_bits_count(&in);
+	tt_rank_map_take(&map, &in);
+	tt_counted_bits_add(&all, 0);
+	tt_counted_bits_add(&all, 2 * 70000 - 1);
+	tt_counted_bits_count(&all);
+	*firsts = all;
+	firsts->group = first_page(all.group, bytes);
+	ctl.map = &map;
+	cr_assert(tt_control_number_hosts(&ctl));
+	cr_expect_eq(ctl.nhosts, 2);
+	cr_expect_eq(tt_control_host(&ctl, 69999), 0);
+	cr_expect_eq(tt_control_host(&ctl, 70000), 1);
+	munmap(firsts->group, bytes);
+	tt_counted_bits_free(&ctl.own_firsts);
+	tt_counted_bits_free(&all);
+	tt_rank_map_free(&map);
 }

@@ -349,3 +349,42 @@ Test(split, ranks_that_fail_agree_on_a_reason_and_keep_their_own, .timeout = 60)
 
 	cr_expect_eq(ranks_run(&r, agree_on_a_reason), 0);
 }
+
+/* Rank 1 fails, and sends a sentence, or none, in the exchange of sentences. */
+static int agree_on_a_sentence(tuttiComm_t *comm, int rank, int n, void *arg)
+{
+	struct tt_control *ctl = (*comm)->ctl;
+	uint64_t deadline_ns = tt_deadline_ns(20000);
+
+	(void)n, (void)arg;
+	for (int empty = 0; empty < 2; empty++) {
+		char text[512] = "this sentence";
+		int32_t code = TT_TIMEOUT;
+		struct tt_parts columns[2] = { { .mine = &code, .bytes = sizeof(code) } },
+				sentence = { .mine = text, .bytes = sizeof(text) };
+
+		if (empty)
+			memset(text, 0, sizeof(text));
+		if (rank != 1) {
+			WANT(tt_control_agree(ctl, 0, "the test", NULL, deadline_ns) ==
+			     (empty ? TT_REMOTE : TT_TIMEOUT));
+			WANT(strstr(tt_error_text(),
+				    empty ? "the test failed, and no rank has a reason"
+					  : "the test failed at rank 1: this sentence"));
+			continue;
+		}
+		WANT(!tt_control_allgather_columns(ctl, columns, 2, deadline_ns));
+		WANT(!tt_control_allgather_columns(ctl, &sentence, 1, deadline_ns));
+		tt_parts_free(&columns[0]);
+		tt_parts_free(&columns[1]);
+		tt_parts_free(&sentence);
+	}
+	return 0;
+}
+
+Test(split, the_code_of_a_failure_is_that_of_the_exchange_of_codes, .timeout = 60)
+{
+	struct ranks r = { .n = 3, .transport = "tcp", .limit_s = 40 };
+
+	cr_expect_eq(ranks_run(&r, agree_on_a_sentence), 0);
+}
