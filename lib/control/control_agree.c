@@ -36,8 +36,8 @@ static int share_reason(struct tt_control *ctl, int code, const char *why, const
 	if (!*reason) /* bytes of another rank that changed on their way */
 		return tt_fail(TT_REMOTE, "rank %d: %s failed, and no rank has a reason", ctl->rank,
 			       context);
-	return tt_fail(tt_flood_code(worst), "rank %d: %s failed at rank %d: %s", ctl->rank, context,
-		       first, reason);
+	return tt_fail(tt_flood_code(worst), "rank %d: %s failed at rank %d: %s", ctl->rank,
+		       context, first, reason);
 }
 
 /* The others would wait for this rank. */

@@ -7,16 +7,15 @@
  * stay in the messages that brought them; equal parts of neighbors take a bit there, and no pointer.
  *   up    number, bytes of a rank's parts, the parts of the ranks from the sender on downwards
  *   down  number, bytes of a rank's parts, all parts
- * Parts are in columns, a column in the order of ranks, in groups of eight: a byte, of which a bit says
- * that the rank's part differs from the part before, and the parts that differ. Behind a group in which none does, a
- * byte has the number of further such groups. Most exchanges are agreements, in which all ranks send the same, so a
- * rank receives two bytes for 2,048 other ranks, and at most 1.5 bits for each where parts differ.
+ * Parts are in columns (parts.h). Most exchanges are agreements, in which all ranks send the same, so a rank
+ * receives two bytes for 2,048 other ranks, and at most 1.5 bits for each where parts differ.
  */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "control/control_internal.h"
+#include "control/parts.h"
 
 /* extra time for rank 0's error message, which names more ranks than this rank knows of */
 #define GRACE_NS (TT_SECOND / 4)
@@ -57,99 +56,18 @@ static bool absent(const void *ctx, int rank)
 
 /* ---- parts ----------------------------------------------------------------------------------- */
 
-struct parts_reader {
-	struct tt_reader r;
-	unsigned bits; /* of the group's parts to come */
-	int nbits;
-	int clear;           /* groups to come without a part that differs */
-	const uint8_t *part; /* the latest one; NULL: malformed */
-};
-
-static void next_group(struct parts_reader *p)
+static struct tt_parts_reader parts_of(const uint8_t *message, size_t bytes)
 {
-	p->bits = 0;
-	p->nbits = 8;
-	if (p->clear) {
-		p->clear--;
-		return;
-	}
-	p->bits = (unsigned)tt_get(&p->r, 1);
-	if (!p->bits)
-		p->clear = (int)tt_get(&p->r, 1);
-}
-
-static void next_part(struct parts_reader *p, size_t each)
-{
-	if (!p->nbits)
-		next_group(p);
-	if (p->bits & 1)
-		p->part = tt_get_bytes(&p->r, each);
-	p->bits >>= 1;
-	p->nbits--;
-}
-
-/* Parts that equal the one before, after the latest one: up to n are passed over. Returns their number */
-static int skip_equal(struct parts_reader *p, int n)
-{
-	int skipped = 0;
-
-	while (skipped < n && p->part) {
-		int whole = (n - skipped) / 8 < p->clear ? (n - skipped) / 8 : p->clear;
-
-		if (!p->nbits && whole) {
-			p->clear -= whole;
-			skipped += 8 * whole;
-			continue;
-		}
-		if (!p->nbits)
-			next_group(p);
-		if (p->bits & 1)
-			break;
-		next_part(p, 0);
-		skipped++;
-	}
-	return skipped;
-}
-
-static struct parts_reader parts_of(const uint8_t *message, size_t bytes)
-{
-	return (struct parts_reader){ .r = { .at = message + PARTS_HEAD,
-					     .left = bytes - PARTS_HEAD } };
-}
-
-/* Behind the parts of a column, which has no further groups */
-static void next_column(struct parts_reader *p)
-{
-	p->r.failed |= p->clear > 0;
-	p->clear = p->nbits = 0;
-	p->part = NULL;
-}
-
-/* Are the next n parts whole? *ret_nruns: those that differ from the one before */
-static bool count_parts(struct parts_reader *p, size_t each, int n, int *ret_nruns)
-{
-	*ret_nruns = 0;
-	for (int i = 0; each && i < n; i++) {
-		next_part(p, each);
-		if (!p->part)
-			return false;
-		++*ret_nruns;
-		i += skip_equal(p, n - 1 - i);
-	}
-	next_column(p);
-	return true;
+	return (struct tt_parts_reader){ .r = { .at = message + PARTS_HEAD,
+						.left = bytes - PARTS_HEAD } };
 }
 
 /* Are these the parts of n ranks? Counts the runs of each column. */
 static bool check_parts(struct tt_control *ctl, const uint8_t *message, size_t bytes, int n)
 {
-	struct parts_reader p = parts_of(message, bytes);
+	struct tt_parts_reader p = parts_of(message, bytes);
 
-	for (int i = 0; i < ctl->gather.ncolumns; i++)
-		if (!count_parts(&p, ctl->gather.columns[i].bytes, n,
-				 &ctl->gather.columns[i].nruns))
-			return false;
-	return tt_get_end(&p.r);
+	return tt_parts_count(&p, ctl->gather.columns, ctl->gather.ncolumns, n);
 }
 
 static int count_below(const struct tt_control *ctl, int top)
@@ -162,57 +80,36 @@ static int count_below(const struct tt_control *ctl, int top)
 	return n;
 }
 
-/* Groups without a part that differs, up to 256 at a time */
-static void put_clear(struct tt_writer *w, int *groups)
-{
-	if (*groups) {
-		tt_put(w, 0, 1);
-		tt_put(w, (uint64_t)*groups - 1, 1);
-	}
-	*groups = 0;
-}
-
 /* This rank's part of a column, and those of its children's messages level by level: a child has the same
  * share of each level. */
 static void put_column(const struct tt_control *ctl, const struct tt_parts *column,
-		       struct parts_reader child[TT_FANOUT], struct tt_writer *w)
+		       struct tt_parts_reader child[TT_FANOUT], struct tt_writer *w)
 {
+	struct tt_parts_writer out = { .w = w, .bytes = column->bytes };
 	const uint8_t *before = NULL;
-	int clear = 0;
 
-	for (struct below b = from_on(ctl->rank); column->bytes && b.rank < ctl->nranks;) {
-		const uint8_t *differs[8];
-		unsigned bits = 0, n = 0;
+	for (struct below b = from_on(ctl->rank); column->bytes && b.rank < ctl->nranks; step(&b)) {
+		int share = (b.high - b.low + 1) / TT_FANOUT;
+		const uint8_t *part = column->mine;
 
-		for (int i = 0; i < 8 && b.rank < ctl->nranks; i++, step(&b)) {
-			int share = (b.high - b.low + 1) / TT_FANOUT;
-			const uint8_t *part = column->mine;
+		if (share) {
+			struct tt_parts_reader *from = &child[(b.rank - b.low) / share];
 
-			if (share) {
-				struct parts_reader *from = &child[(b.rank - b.low) / share];
-
-				next_part(from, column->bytes);
-				part = from->part;
-			}
-			if (before && !memcmp(part, before, column->bytes))
-				continue;
-			bits |= 1u << i;
-			differs[n++] = before = part;
+			tt_parts_next(from, column->bytes);
+			part = from->part;
 		}
-		clear += !bits;
-		if (bits || clear == 256)
-			put_clear(w, &clear);
-		if (bits)
-			tt_put(w, bits, 1);
-		for (unsigned i = 0; i < n; i++)
-			tt_put_bytes(w, differs[i], column->bytes);
+		if (before && !memcmp(part, before, column->bytes))
+			part = NULL;
+		else
+			before = part;
+		tt_parts_put(&out, part);
 	}
-	put_clear(w, &clear);
+	tt_parts_put_end(&out);
 }
 
 static void put_parts(const struct tt_control *ctl, struct tt_writer *w)
 {
-	struct parts_reader child[TT_FANOUT] = { 0 };
+	struct tt_parts_reader child[TT_FANOUT] = { 0 };
 
 	for (int i = 0; i < TT_FANOUT; i++)
 		if (ctl->gather.child[i].data)
@@ -220,7 +117,7 @@ static void put_parts(const struct tt_control *ctl, struct tt_writer *w)
 	for (int i = 0; i < ctl->gather.ncolumns; i++) {
 		put_column(ctl, &ctl->gather.columns[i], child, w);
 		for (int k = 0; k < TT_FANOUT; k++)
-			next_column(&child[k]);
+			tt_parts_next_column(&child[k]);
 	}
 }
 
@@ -466,36 +363,6 @@ static int too_late(struct tt_control *ctl, const char *silent)
 	return tt_control_fail(ctl);
 }
 
-/* false: no memory */
-static bool find_runs(struct tt_parts *column, struct parts_reader *p, int nranks)
-{
-	int rank = 0;
-
-	column->from = malloc(((size_t)column->nruns + 1) * sizeof(*column->from));
-	column->part = malloc(((size_t)column->nruns + 1) * sizeof(*column->part));
-	if (!column->from || !column->part)
-		return false;
-	for (int i = 0; i < column->nruns; i++) {
-		next_part(p, column->bytes);
-		column->from[i] = rank;
-		column->part[i] = p->part;
-		rank += 1 + skip_equal(p, nranks - 1 - rank);
-	}
-	column->from[column->nruns] = nranks;
-	next_column(p);
-	return true;
-}
-
-static bool find_all_runs(struct tt_parts *columns, int ncolumns, int nranks, size_t bytes)
-{
-	struct parts_reader p = parts_of(columns[ncolumns - 1].message, bytes);
-
-	for (int i = 0; i < ncolumns; i++)
-		if (columns[i].bytes && !find_runs(&columns[i], &p, nranks))
-			return false;
-	return true;
-}
-
 static void free_columns(struct tt_parts *columns, int ncolumns)
 {
 	for (int i = 0; i < ncolumns; i++)
@@ -507,6 +374,7 @@ int tt_control_allgather_columns(struct tt_control *ctl, struct tt_parts *column
 {
 	size_t bytes = 0;
 	char silent[500];
+	struct tt_parts_reader p;
 	int rc = 0;
 
 	for (int i = 0; i < ncolumns; i++)
@@ -529,52 +397,14 @@ int tt_control_allgather_columns(struct tt_control *ctl, struct tt_parts *column
 	columns[ncolumns - 1].message = ctl->gather.message;
 	ctl->gather.message = NULL;
 	tt_control_unlock(ctl);
-	if (!rc && !find_all_runs(columns, ncolumns, ctl->nranks, ctl->gather.message_bytes))
-		rc = tt_control_absent(ctl);
+	if (!rc) {
+		p = parts_of(columns[ncolumns - 1].message, ctl->gather.message_bytes);
+		if (!tt_parts_find_runs(&p, columns, ncolumns, ctl->nranks))
+			rc = tt_control_absent(ctl);
+	}
 	if (rc)
 		free_columns(columns, ncolumns);
 	return rc;
-}
-
-static int run_of(const struct tt_parts *parts, int rank)
-{
-	int low = 0, high = parts->nruns;
-
-	while (high - low > 1) {
-		int middle = (low + high) / 2;
-
-		*(parts->from[middle] <= rank ? &low : &high) = middle;
-	}
-	return low;
-}
-
-void tt_part_get(const struct tt_parts *parts, int rank, void *to)
-{
-	int among_all = parts->members ? tt_rank_map_peer(parts->members, rank) : rank;
-
-	memcpy(to, parts->part[run_of(parts, among_all)], parts->bytes);
-}
-
-int tt_part_end(const struct tt_parts *parts, int rank)
-{
-	const struct tt_rank_map *m = parts->members;
-
-	if (!m)
-		return parts->from[run_of(parts, rank) + 1];
-	return m->in_order
-		       ? tt_counted_bits_before(
-				 &m->in, parts->from[run_of(parts, tt_rank_map_peer(m, rank)) + 1])
-		       : rank + 1;
-}
-
-void tt_parts_free(struct tt_parts *parts)
-{
-	free(parts->from);
-	free(parts->part);
-	free(parts->message);
-	parts->from = NULL;
-	parts->part = NULL;
-	parts->message = NULL;
 }
 
 int tt_control_allgather(struct tt_control *ctl, const void *mine, size_t bytes, void *all,

@@ -51,15 +51,18 @@ void tt_rank_map_take(struct tt_rank_map *m, struct tt_counted_bits *in)
 	*in = (struct tt_counted_bits){ 0 };
 }
 
-/* Both in order */
+/* Both in order: members follow each other as their peers do, in each run of these. */
 static bool compose_bits(struct tt_rank_map *m, const struct tt_counted_bits *members,
 			 const struct tt_counted_bits *outer)
 {
 	if (!tt_counted_bits_make(&m->in, m->npeers))
 		return false;
-	for (int r = tt_counted_bits_next(members, 0, true); r < members->n;
-	     r = tt_counted_bits_next(members, r + 1, true))
-		tt_counted_bits_add(&m->in, tt_counted_bits_find(outer, r));
+	for (int rank = 0, peer = 0, end;
+	     (peer = tt_counted_bits_next(outer, peer, true)) < outer->n;
+	     rank += end - peer, peer = end) {
+		end = tt_counted_bits_next(outer, peer, false);
+		tt_counted_bits_add_range(&m->in, peer, members, rank, rank + end - peer);
+	}
 	tt_counted_bits_count(&m->in);
 	return true;
 }

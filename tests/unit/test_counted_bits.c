@@ -105,7 +105,7 @@ Test(counted_bits, ranges_are_copied_to_any_place, .timeout = 20)
 			}
 }
 
-Test(counted_bits, other_bits_have_another_mark)
+Test(counted_bits, other_bits_have_another_mark, .timeout = 20)
 {
 	uint64_t marks[PATTERNS];
 
@@ -120,7 +120,7 @@ Test(counted_bits, other_bits_have_another_mark)
 }
 
 /* Of a job of 100,000 ranks, a shrink keeps all but one. */
-Test(counted_bits, groups_of_equal_bits_take_no_words)
+Test(counted_bits, groups_of_equal_bits_take_no_words, .timeout = 20)
 {
 	struct tt_counted_bits b;
 	struct tt_rank_map m, child;
@@ -182,7 +182,7 @@ static bool is_read(const uint8_t *bytes, size_t have, int size)
 	return tt_get_end(&r);
 }
 
-Test(counted_bits, malformed_sets_are_refused)
+Test(counted_bits, malformed_sets_are_refused, .timeout = 20)
 {
 	uint8_t bytes[66] = { 2 };
 

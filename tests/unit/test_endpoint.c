@@ -395,7 +395,7 @@ Test(endpoint, parts_that_are_malformed_stay_missing)
 		}
 }
 
-/* The result of exchange 1 among all ranks, whose parts are equal: the first group, and two in a run of `further` + 1 */
+/* The result of exchange 1 among all ranks, with equal parts: a group of ranks, and a run of `further` + 1 others */
 static bool send_result(struct fixture *f, int further)
 {
 	struct tt_writer w = { 0 };
@@ -412,7 +412,7 @@ static bool send_result(struct fixture *f, int further)
 	return whole;
 }
 
-Test(endpoint, a_run_of_equal_parts_is_as_long_as_the_groups_of_ranks)
+Test(endpoint, a_run_of_equal_parts_is_as_long_as_the_groups_of_ranks, .timeout = 60)
 {
 	for (int further = 0; further < 256; further++) {
 		struct fixture f = make(1);
