@@ -1,8 +1,8 @@
 /*
  * fuzz_frame.c - arbitrary bytes on a control connection, or on an unauthenticated one
  *
- * The first byte chooses the kind of the rest: a hello, a unique id, a registration, status or report
- * for monitors alone (which must survive being read and written again), or a stream into a real
+ * The first byte chooses the kind of the rest: a hello, a unique id, a registration, status, report
+ * for monitors or set alone (which must survive being read and written again), or a stream into a real
  * control, over a real socket, from a child, the parent, a ring neighbor, a registering rank or a
  * stranger. No input may crash or hang the control, or make it hold more bytes than it received.
  */
@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "control/monitor.h"
+#include "control/sent_set.h"
 #include "plan/plan.h"
 #include "tests/fuzz/fuzz_control.h"
 
@@ -105,6 +106,47 @@ static void report(const uint8_t *data, size_t bytes)
 		  "a report is written as it was read");
 	free(w.data);
 	tt_job_report_free(&got);
+}
+
+/* ranks of a set of several groups */
+#define SET_RANKS 2100
+
+static struct tt_counted_bits read_set(const struct tt_sent_set *s)
+{
+	struct tt_counted_bits set;
+
+	if (!tt_sent_set_read(s, &set))
+		exit(1);
+	return set;
+}
+
+/* A set of as many ranks as the first two bytes say */
+static void set(const uint8_t *data, size_t bytes)
+{
+	struct tt_reader r = { .at = data, .left = bytes };
+	struct tt_sent_set s = tt_get_set(&r, (int)(tt_get(&r, 2) % (SET_RANKS + 1)));
+	struct tt_counted_bits bits, same;
+	struct tt_writer w = { 0 };
+
+	if (!tt_get_end(&r))
+		return;
+	bits = read_set(&s);
+	for (int rank = 0; rank < s.n; rank++) {
+		fuzz_must(tt_sent_set_has(&s, rank) == tt_counted_bits_has(&bits, rank) &&
+				  tt_sent_set_next(&s, rank) ==
+					  tt_counted_bits_next(&bits, rank, true),
+			  "a set has the same ranks in a message and in memory");
+	}
+	tt_put_set(&w, &bits);
+	fuzz_must(w.have <= bytes - 2, "a set is written in no more bytes than it was read");
+	r = (struct tt_reader){ .at = w.data, .left = w.have };
+	s = tt_get_set(&r, s.n);
+	fuzz_must(tt_get_end(&r), "a set is read as it was written");
+	same = read_set(&s);
+	fuzz_must(tt_counted_bits_mark(&same) == tt_counted_bits_mark(&bits), "with its ranks");
+	tt_counted_bits_free(&bits);
+	tt_counted_bits_free(&same);
+	free(w.data);
 }
 
 /* ---- streams into a control ------------------------------------------------------------------ */
@@ -230,6 +272,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
 		break;
 	case 3:
 		id(data + 1, bytes - 1);
+		break;
+	case 254:
+		set(data + 1, bytes - 1);
 		break;
 	case 255:
 		report(data + 1, bytes - 1);

@@ -34,14 +34,14 @@ static void fill_part(int pattern, int rank, int n, uint8_t part[COLUMNS][9])
 }
 #define PATTERNS 9
 
-struct message {
+struct below_message {
 	uint8_t *data;
 	size_t bytes;
 	int nranks; /* whose parts it has */
 };
 
 /* The exchange of the ranks from `top` on downwards in a tree of n: its parts, which equal `mine` at first */
-static int exchange(struct tt_control *ctl, struct message child[TT_FANOUT],
+static int exchange(struct tt_control *ctl, struct below_message child[TT_FANOUT],
 		    uint8_t part[COLUMNS][9], struct tt_parts columns[COLUMNS])
 {
 	ctl->nranks = 1;
@@ -56,9 +56,9 @@ static int exchange(struct tt_control *ctl, struct message child[TT_FANOUT],
 	return tt_control_allgather_columns(ctl, columns, COLUMNS, tt_deadline_ns(0));
 }
 
-static struct message exchange_below(struct tt_control *ctl, int pattern, int top, int n)
+static struct below_message exchange_below(struct tt_control *ctl, int pattern, int top, int n)
 {
-	struct message child[TT_FANOUT] = { 0 }, m;
+	struct below_message child[TT_FANOUT] = { 0 }, m;
 	struct tt_parts columns[COLUMNS];
 	uint8_t part[COLUMNS][9];
 
@@ -79,7 +79,8 @@ static struct message exchange_below(struct tt_control *ctl, int pattern, int to
 				  pattern, r, n);
 		}
 	}
-	m = (struct message){ columns[SECOND].message, ctl->gather.message_bytes, ctl->nranks };
+	m = (struct below_message){ columns[SECOND].message, ctl->gather.message_bytes,
+				    ctl->nranks };
 	columns[SECOND].message = NULL;
 	for (int i = 0; i < COLUMNS; i++)
 		tt_parts_free(&columns[i]);
@@ -105,7 +106,7 @@ Test(parts, each_rank_is_seen_with_its_own, .timeout = 120)
 
 	for (size_t k = 0; k < sizeof(sizes) / sizeof(sizes[0]); k++)
 		for (int p = 0; p < PATTERNS; p++) {
-			struct message m = exchange_below(ctl, p, 0, sizes[k]);
+			struct below_message m = exchange_below(ctl, p, 0, sizes[k]);
 
 			cr_assert_eq(m.nranks, sizes[k]);
 			free(m.data);
@@ -121,7 +122,7 @@ Test(parts, that_are_equal_take_two_bytes_for_2048_ranks, .timeout = 60)
 	struct tt_control *ctl = make();
 
 	for (size_t k = 0; k < sizeof(sizes) / sizeof(sizes[0]); k++) {
-		struct message m = exchange_below(ctl, 0, 0, sizes[k]);
+		struct below_message m = exchange_below(ctl, 0, 0, sizes[k]);
 		size_t further = ((size_t)sizes[k] + 7) / 8 - 1, runs = (further + 255) / 256;
 
 		cr_expect_eq(m.bytes, 12 + 1 + 4 + 1 + 9 + 2 * 2 * runs, "%zu bytes of %d ranks",
