@@ -18,7 +18,7 @@
 #include "comm/comm_internal.h"
 #include "comm/shrink_internal.h"
 
-/* a wait between two looks at the clock; among more than 10,000 ranks, whose turns come later, SLICE_RANK_NS for each */
+/* a wait between two looks at the clock; for each of more than 10,000 ranks, whose turns come later, SLICE_RANK_NS */
 #define SLICE_NS 50000000ull
 #define SLICE_RANK_NS 5000ull
 #define SLICE_MOST_NS 500000000ull

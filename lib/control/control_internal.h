@@ -9,7 +9,7 @@
  *   control_data.c          data sockets, and the dialer threads
  *   control_message.c       frames of active messages
  *   control_agree.c         one outcome for all ranks
- *   control_allgather.c     allgather
+ *   control_allgather.c     allgather; parts.c: the parts in its messages
  *   control_flood.c         broken, abort, goodbye, deaths
  *   control_observer.c      the observers of higher rooms
  *   control_split.c         a control of some ranks of an existing one

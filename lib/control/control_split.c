@@ -63,8 +63,7 @@ static int next_run(const struct tt_parts columns[COLUMNS], int nranks, int from
 	return from;
 }
 
-/* The ranks of a color as bits; their order is right if *ret_in_order, that is, if their keys do not decrease. false:
- * no memory */
+/* The ranks of a color as bits, and whether their keys do not decrease. false: no memory */
 static bool choose_in_order(const struct tt_parts columns[COLUMNS], int nranks, int32_t color,
 			    struct tt_counted_bits *bits, bool *ret_in_order)
 {

@@ -1,9 +1,9 @@
 /*
  * parts.h - the parts of an exchange in a message
  *
- * Called by control_allgather.c. Parts are in columns, a column in the order of ranks, in groups of eight: a byte, of
- * which a bit says that the rank's part differs from the part before, and the parts that differ. Behind a group in
- * which none does, a byte has the number of further such groups.
+ * Called by control_allgather.c. Parts are in columns, a column in the order of ranks, in groups of eight: a byte,
+ * of which a bit says that the rank's part differs from the part before, and the parts that differ. Behind a group
+ * in which none does, a byte has the number of further such groups.
  */
 #ifndef TT_PARTS_H
 #define TT_PARTS_H

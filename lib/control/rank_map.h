@@ -1,8 +1,8 @@
 /*
  * rank_map.h - the peers of the ranks of a split or a shrink, and back
  *
- * A shrink keeps the order of the ranks, and most splits do: then the map is counted bits, one for each peer, of which
- * groups of equal ones take no words. The peers are those of an endpoint, or the ranks of the parent.
+ * A shrink keeps the order of the ranks, and most splits do: then the map is counted bits, of which groups of equal
+ * ones take no words. The peers are those of an endpoint, or the ranks of the parent.
  */
 #ifndef TT_RANK_MAP_H
 #define TT_RANK_MAP_H
