@@ -76,9 +76,10 @@ static void fetch_short(const char *p, size_t bytes)
  * to 25.5. In tt_copy_and_own nothing is gained. */
 #define AHEAD 4096u
 
-/* The compiler does not see the length: it would take rep movsq for a constant one. */
-static __attribute__((noipa)) void copy(void *dst, const void *src, size_t bytes)
+/* For a length that is constant the compiler would take rep movsq, so it does not see the length. */
+static void copy(void *dst, const void *src, size_t bytes)
 {
+	__asm__("" : "+r"(bytes));
 	tt_copy(dst, src, bytes);
 }
 
