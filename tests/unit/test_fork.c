@@ -49,14 +49,16 @@ static void *publish(void *segment)
 
 Test(fork, a_child_of_a_process_whose_nonce_is_being_made_makes_its_own, .timeout = 60)
 {
-	struct tt_shm_header *header = calloc(1, sizeof(*header) + sizeof(struct tt_shm_bell));
+	static alignas(TT_APART)
+		uint8_t memory[sizeof(struct tt_shm_header) + sizeof(struct tt_shm_bell)];
+	struct tt_shm_header *header = (void *)memory;
 	struct tt_shm_segment segment = { .header = header, .nlocal = 1 };
 	uint64_t made[2];
 	pthread_t other;
 	pid_t child;
 	int status;
 
-	cr_assert(header && !pthread_create(&other, NULL, publish, &segment));
+	cr_assert(!pthread_create(&other, NULL, publish, &segment));
 	while (!makes)
 		sched_yield();
 	child = fork();
@@ -74,5 +76,4 @@ Test(fork, a_child_of_a_process_whose_nonce_is_being_made_makes_its_own, .timeou
 	publish(&segment);
 	cr_expect(made[0] | made[1]);
 	cr_expect_arr_eq(made, header->bells[0].nonce, sizeof(made));
-	free(header);
 }
