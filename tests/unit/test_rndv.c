@@ -320,6 +320,16 @@ static bool is_woken(struct tt_link *l, uint32_t word)
 	return ((struct tt_shm_link *)l)->peer_bell->word != word;
 }
 
+/* The link to the other of two ranks, NULL: none. It is connected by a message. */
+static struct tt_link *connect_pair(tuttiComm_t c, int rank)
+{
+	int x = 0, rc = rank ? tuttiRecv(&x, 1, tuttiInt32, 0, c, NULL)
+			     : tuttiSend(&x, 1, tuttiInt32, 1, c, NULL);
+	struct tt_link *l = tt_path_link(&c->paths.path[c->paths.p2p_path], TT_P2P_CHANNEL, !rank);
+
+	return !rc && l && l->t->post ? l : NULL;
+}
+
 /* The tile of an RTS is refused when all cells that the sender may take are behind it. Each side wakes the other one
  * once. */
 static int fill_the_ring(tuttiComm_t *comm, int rank, int n, void *arg)
@@ -330,15 +340,12 @@ static int fill_the_ring(tuttiComm_t *comm, int rank, int n, void *arg)
 	struct ring_of_threads *t = arg;
 	uint32_t word;
 	bool done;
-	int x = 0;
 
 	(void)n;
 	WANT(buffer);
 	memset(buffer, 1 + rank, WHOLE);
-	MUST(rank ? tuttiRecv(&x, 1, tuttiInt32, 0, *comm, NULL)
-		  : tuttiSend(&x, 1, tuttiInt32, 1, *comm, NULL));
-	l = tt_path_link(&(*comm)->paths.path[(*comm)->paths.p2p_path], TT_P2P_CHANNEL, !rank);
-	WANT(l && l->t->post);
+	l = connect_pair(*comm, rank);
+	WANT(l);
 	if (!rank) {
 		l->sending = WHOLE;
 		l->sending_from = buffer;
@@ -452,15 +459,13 @@ static int give_up(tuttiComm_t *comm, int rank, int n, void *arg)
 	struct tt_link *l;
 	char *buffer = mmap(NULL, WHOLE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1,
 			    0);
-	int rc, x = 0;
+	int rc;
 
 	(void)n;
 	WANT(buffer != MAP_FAILED);
 	memset(buffer, 1 + rank, WHOLE);
-	MUST(rank ? tuttiRecv(&x, 1, tuttiInt32, 0, *comm, NULL)
-		  : tuttiSend(&x, 1, tuttiInt32, 1, *comm, NULL));
-	l = tt_path_link(&(*comm)->paths.path[(*comm)->paths.p2p_path], TT_P2P_CHANNEL, !rank);
-	WANT(l && l->t->post);
+	l = connect_pair(*comm, rank);
+	WANT(l);
 	if (!rank) {
 		l->sending = WHOLE;
 		l->sending_from = buffer;

@@ -7,11 +7,13 @@
  * every rank the bits of the first mode; the counter of read bytes shows which mode was used.
  */
 #include <criterion/criterion.h>
+#include <errno.h>
 #include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "comm/comm.h"
@@ -539,4 +541,36 @@ Test(single_copy, ranks_that_share_a_core_need_no_barrier_between_calls, .timeou
 				     "n %d, mode %zu", n, i);
 		}
 	unsetenv("TUTTI_TRANSPORT");
+}
+
+/* The kernel reads no secret memory for peers, as it reads no mapping of a device. */
+static int sum_secrets(tuttiComm_t *comm, int rank, int n, void *arg)
+{
+	enum { COUNT = 70001 };
+	int fd = (int)syscall(SYS_memfd_secret, 0), rc;
+	const size_t bytes = COUNT * sizeof(int);
+	int *out = malloc(bytes), *in;
+
+	(void)rank, (void)n, (void)arg;
+	WANT(out && fd >= 0 && !ftruncate(fd, (off_t)bytes));
+	in = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	WANT(in != MAP_FAILED);
+	rc = tuttiAllReduce(in, out, COUNT, tuttiInt32, tuttiSum, *comm, NULL);
+	WANT(rc == tuttiRemoteError && strstr(tuttiGetLastError(*comm), "set TUTTI_CMA=off"));
+	munmap(in, bytes);
+	close(fd);
+	free(out);
+	return 0;
+}
+
+Test(single_copy, of_memory_that_peers_cannot_read_is_an_error_with_its_remedy, .timeout = 100)
+{
+	struct ranks r = { .n = 2, .transport = "shm", .algo = "two-shot" };
+	int fd = (int)syscall(SYS_memfd_secret, 0);
+
+	if (fd < 0)
+		cr_skip_test("no secret memory: memfd_secret: %s", strerror(errno));
+	close(fd);
+	setenv("TUTTI_CMA", "on", 1);
+	cr_expect_eq(ranks_run(&r, sum_secrets), 0);
 }

@@ -38,11 +38,10 @@ struct tt_shm_line {
 			bool nontemporal;
 			bool granted;  /* the reader may keep the cell */
 			bool returned; /* a cell of the reader's own ring */
-			/* no cell: offset is the address of the tile in the writer's buffer; until the reader has refused
-			 * it */
+			/* no cell, until the reader refuses the tile: offset is its address in the writer's buffer */
 			_Atomic bool rts;
-			uint64_t bytes,
-				rest; /* rts: of the tile; of the message from that address on */
+			uint64_t bytes; /* rts: of the tile */
+			uint64_t rest;  /* rts: of the message from the tile on */
 		};
 	};
 	_Atomic uint64_t flag;
