@@ -221,8 +221,10 @@ static int use_facts(tuttiComm_t c, const struct tt_env *env, const struct tt_pa
 
 	if (!rc)
 		rc = tt_tuning_share(c, facts_of(all, 0).tuning_bytes);
-	for (int r = 0; !rc && r < c->nranks; r = tt_part_end(all, r))
+	for (int r = 0; !rc && r < c->nranks; r = tt_part_end(all, r)) {
 		device &= facts_of(all, r).device;
+		c->hosts.readers_own |= facts_of(all, r).readers_own;
+	}
 	if (!rc)
 		warn_of_namespaces(c, all, device);
 	if (!rc && device)
@@ -241,6 +243,7 @@ int tt_comm_facts(tuttiComm_t c, struct tt_control *ctl, const struct tt_env *en
 	snprintf(mine->algo, sizeof(mine->algo), "%s", c->settings.algo);
 	mine->machine = *env->host_id ? 0 : tt_id_machine();
 	tt_cores_mine(&mine->cores);
+	mine->readers_own = tt_readers_own;
 	if (c->nranks > 2)
 		mine->locality = tt_locality_read(TT_SYS, mine->cores.mask);
 	rc = tt_accelerator.open(c, env, &mine->device);
@@ -533,6 +536,7 @@ struct tt_call_facts tt_comm_call_facts(tuttiComm_t c, size_t bytes)
 		.bytes = bytes,
 		.over_tcp = c->paths.over_tcp,
 		.cores = c->hosts.cores,
+		.readers_own = c->hosts.readers_own,
 		.message_bytes = c->paths.world.message_bytes,
 		.cost = c->cost,
 		.nic_class = c->paths.nic_class,

@@ -17,6 +17,7 @@
 #include "base/cores.h"
 #include "base/fence.h"
 #include "comm/locality.h"
+#include "mem/peer.h"
 #include "mem/reduce.h"
 #include "plan/bind.h"
 #include "model/choose.h"
@@ -101,9 +102,10 @@ struct tt_comm_hosts {
 	struct tt_topology topology, groups; /* topology.groups is &groups, or NULL */
 	int *group_of; /* [nranks] group of each rank; used by groups, else NULL */
 	bool one_host;
-	bool crowded;   /* more ranks than cores on this host */
-	int ranks_here; /* number of ranks on this host */
-	int cores;      /* of the host with the fewest cores per rank */
+	bool crowded;     /* more ranks than cores on this host */
+	int ranks_here;   /* number of ranks on this host */
+	int cores;        /* of the host with the fewest cores per rank */
+	bool readers_own; /* of a rank's processor (mem/peer.h) */
 };
 
 /* paths.c: transports and paths to peers */
@@ -359,7 +361,8 @@ static inline struct tt_connectivity tt_comm_connectivity(const struct tuttiComm
 	return (struct tt_connectivity){ .nranks = c->nranks,
 					 .one_host = c->hosts.one_host,
 					 .over_tcp = c->paths.over_tcp,
-					 .cores = c->hosts.cores };
+					 .cores = c->hosts.cores,
+					 .readers_own = c->hosts.readers_own };
 }
 
 /* A bound against garbage: the memory of rank 0's join is linear in nranks. */

@@ -155,7 +155,7 @@ INLINE void sum(tuttiComm_t c, const struct tt_form *f, tt_reduce_fn *reduce, ch
 	}
 	if (bytes > TT_SLOT_SMALL && f->nranks == 2) {
 		tt_slots_sum_pair(c, reduce, out, NULL, in, posts[!f->rank], bytes, count);
-		if (!tt_form_is_full(f)) /* the giver writes there again */
+		if (tt_readers_own && !tt_form_is_full(f)) /* the giver writes there again */
 			tt_own_lines((void *)posts[!f->rank], bytes);
 		return;
 	}
@@ -172,10 +172,11 @@ INLINE void copy_post(const struct tt_form *f, char *out, const char *post)
 {
 	size_t bytes = tt_form_posted(f), at = tt_form_piece(f), left = f->block, some;
 
-	if (bytes > TT_SLOT_SMALL && f->nranks == 2 && !tt_form_is_full(f)) {
-		tt_copy_and_own(out, (void *)(uintptr_t)post, left);
-	} else if (bytes > TT_SLOT_SMALL && f->nranks == 2) {
-		tt_copy_and_keep(out, post, left);
+	if (bytes > TT_SLOT_SMALL && f->nranks == 2) {
+		if (tt_readers_own && !tt_form_is_full(f))
+			tt_copy_and_own(out, (void *)(uintptr_t)post, left);
+		else
+			tt_copy_from_peer(out, post, left);
 	} else if (bytes > TT_SLOT_SMALL) {
 		tt_copy(out, post + at, left);
 	} else {
@@ -219,8 +220,9 @@ INLINE void take(tuttiComm_t c, const struct tt_form *f, tt_reduce_fn *reduce, v
 /* Long calls, and those that post parts: without this rank's own */
 static bool in_pieces(const struct tt_form *f)
 {
-	if (f->nranks == 2 && tt_form_is_full(f))
-		return tt_form_posted(f) > TT_EXPRESS_BYTES;
+	if (f->nranks == 2)
+		return tt_form_posted(f) > TT_EXPRESS_BYTES &&
+		       (tt_form_is_full(f) || !f->need->reduces);
 	return !f->need->reduces && tt_form_posted(f) >= TT_EXPRESS_BYTES;
 }
 

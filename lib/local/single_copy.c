@@ -113,8 +113,8 @@ static int sum_slice(struct tt_op *op, const struct tt_smsc_piece *p, size_t byt
 							  s->of[r].in.at + from, bytes))
 			return TT_REMOTE;
 	}
-	op->bound.reduce(op->bound.base[TT_OUT] + p->to + s->done, NULL, src, c->nranks,
-			 bytes / op->bound.element_bytes);
+	tt_reduce_from_peer(op->bound.reduce, op->bound.base[TT_OUT] + p->to + s->done, NULL, src,
+			    c->nranks, bytes, op->bound.element_bytes);
 	c->paths.slots->read_bytes += bytes * (size_t)(c->nranks - 1);
 	s->done += bytes;
 	return 1;
@@ -147,8 +147,10 @@ static int fetch_from(struct tt_op *op, int peer)
 	const char *there = tt_smsc_sums(op) ? s->out_at[peer] : s->in_at[peer];
 	const struct tt_peer_memory *r = tt_smsc_sums(op) ? &s->of[peer].out : &s->of[peer].in;
 
-	if (bytes && there)
-		tt_op_copy(op, TT_OUT, to, there + from, bytes);
+	if (bytes && there && op->bound.past)
+		tt_copy_nontemporal(to, there + from, bytes);
+	else if (bytes && there)
+		tt_copy_from_peer(to, there + from, bytes);
 	else if (bytes && ep->peer_memory_ops->read(ep, peer, to, r->at + from, bytes))
 		return TT_REMOTE;
 	s->done += bytes;

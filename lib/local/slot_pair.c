@@ -28,15 +28,19 @@ static void fetch_ahead(const char *page, size_t at, size_t bytes)
 void tt_slots_sum_pair(tuttiComm_t c, tt_reduce_fn *reduce, char *out, char *room, const char *in,
 		       const char *theirs, size_t bytes, size_t count)
 {
-	size_t most = bytes <= STRIDE ? count : STRIDE / (bytes / count), n;
+	const char *first = c->rank ? theirs : in, *second = c->rank ? in : theirs;
+	size_t width = bytes / count;
 
-	for (size_t at = 0; at < bytes; at += STRIDE, count -= n) {
-		const void *src[] = { c->rank ? theirs + at : in + at,
-				      c->rank ? in + at : theirs + at };
-
-		n = count < most ? count : most;
+	if (!tt_readers_own) {
+		tt_reduce_from_peer(reduce, out, room, (const void *[]){ first, second }, 2, bytes,
+				    width);
+		return;
+	}
+	for (size_t at = 0, some; at < bytes; at += some) {
+		some = bytes - at < STRIDE ? bytes - at : STRIDE;
 		fetch_ahead(theirs, at, bytes);
-		reduce(out + at, room ? room + at : NULL, src, 2, n);
+		reduce(out + at, room ? room + at : NULL,
+		       (const void *[]){ first + at, second + at }, 2, some / width);
 	}
 }
 
@@ -45,7 +49,7 @@ void tt_slots_copy_pair(char *out, const char *theirs, size_t bytes, bool past)
 	if (past)
 		tt_copy_nontemporal(out, theirs, bytes);
 	else
-		tt_copy_and_keep(out, theirs, bytes);
+		tt_copy_from_peer(out, theirs, bytes);
 }
 
 /* A piece of the call: bytes at `keep` are summed by this rank, bytes at `give` by the other. Parts

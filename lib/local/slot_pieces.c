@@ -132,7 +132,7 @@ static void take(struct tt_op *op, const struct tt_form *f, const void *const *p
 		else if (past)
 			tt_copy_nontemporal(to, (const char *)posts[r] + piece, bytes);
 		else
-			tt_copy(to, (const char *)posts[r] + piece, bytes);
+			tt_copy_from_peer(to, (const char *)posts[r] + piece, bytes);
 	}
 }
 

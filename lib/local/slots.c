@@ -43,7 +43,7 @@ static void copy(const struct tt_stores_call *call, char *dst, const char *src, 
 	if (call->nontemporal)
 		tt_copy_nontemporal(dst, src, bytes);
 	else
-		tt_copy(dst, src, bytes);
+		tt_copy_to_peer(dst, src, bytes);
 }
 
 /* Each non-temporal copy ends in a fence, so parts without gaps are two copies: before and behind this rank's own. */

@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "mem/copy.h"
+#include "mem/peer.h"
 #include "run/number.h"
 #include "run/op.h"
 #include "run/stores.h"
@@ -96,8 +97,10 @@ static inline const void *tt_slots_write(tuttiComm_t c, const void *data, size_t
 
 	if (data != room && nontemporal)
 		tt_copy_nontemporal(room, data, bytes);
-	else if (data != room)
+	else if (data != room && tt_slots_takes_over(c, mine)) /* its lines are here */
 		tt_copy(room, data, bytes);
+	else if (data != room)
+		tt_copy_to_peer(room, data, bytes);
 	if (at < 2 * TT_SLOT_HALF)
 		r->upper = at >= TT_SLOT_HALF;
 	/* a page that was taken over is followed by another post */

@@ -279,6 +279,16 @@ static void copy(void *to, const void *from, size_t bytes)
 		store(dst + bytes - i * W, load(src + bytes - i * W));
 }
 
+/* 256 bytes of each page in turn */
+static void copy_streams(void *to, const void *from)
+{
+	for (size_t at = 0; at < TT_STREAM_BYTES; at += 256)
+		for (size_t page = 0; page < TT_STREAMS; page++)
+			for (size_t i = page * TT_STREAM_BYTES + at, end = i + 256; i < end; i += W)
+				store((unsigned char *)to + i,
+				      load((const unsigned char *)from + i));
+}
+
 /* ---- the table ------------------------------------------------------------------------------- */
 
 /* Signed and unsigned types differ only in min and max. */
@@ -298,9 +308,10 @@ static void copy(void *to, const void *from, size_t bytes)
 
 #define REDUCE_ISA(text)                                                                         \
 	{                                                                                        \
-		.name = text, .copy = copy, ROW_INTEGER(Int8, Uint8), ROW_INTEGER(Uint8, Uint8), \
-		ROW_INTEGER(Int32, Uint32), ROW_INTEGER(Uint32, Uint32),                         \
-		ROW_INTEGER(Int64, Uint64), ROW_INTEGER(Uint64, Uint64), ROW_FLOAT(Float16),     \
-		ROW_FLOAT(Bfloat16), ROW_FLOAT(Float32), ROW_FLOAT(Float64),                     \
-		ROW_FLOAT(Float8e4m3), ROW_FLOAT(Float8e5m2),                                    \
+		.name = text, .copy = copy, .copy_streams = copy_streams,                        \
+		ROW_INTEGER(Int8, Uint8), ROW_INTEGER(Uint8, Uint8), ROW_INTEGER(Int32, Uint32), \
+		ROW_INTEGER(Uint32, Uint32), ROW_INTEGER(Int64, Uint64),                         \
+		ROW_INTEGER(Uint64, Uint64), ROW_FLOAT(Float16), ROW_FLOAT(Bfloat16),            \
+		ROW_FLOAT(Float32), ROW_FLOAT(Float64), ROW_FLOAT(Float8e4m3),                   \
+		ROW_FLOAT(Float8e5m2),                                                           \
 	}

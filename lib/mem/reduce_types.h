@@ -30,6 +30,10 @@ const struct tt_small_float *tt_small_float(tuttiDataType_t type);
 /* dst[i] = src[i] * value or src[i] / value. */
 typedef void tt_scale_fn(void *dst, const void *src, double value, size_t count);
 
+/* pages that are read side by side */
+#define TT_STREAMS 16u
+#define TT_STREAM_BYTES 4096u
+
 struct tt_reduce_isa {
 	const char *name;
 	tt_reduce_fn *kernel[tuttiNumTypes][tuttiNumOps]; /* avg: NULL, uses sum */
@@ -37,6 +41,8 @@ struct tt_reduce_isa {
 	tt_scale_fn *divide[tuttiNumTypes];
 	void (*copy)(void *dst, const void *src,
 		     size_t bytes); /* of TT_COPY_LEAST and more (copy.h) */
+	void (*copy_streams)(void *dst,
+			     const void *src); /* TT_STREAMS pages side by side (peer.c) */
 };
 extern const struct tt_reduce_isa tt_reduce_scalar, tt_reduce_avx2, tt_reduce_avx512;
 

@@ -125,6 +125,7 @@ static void set_world(struct scenario *s, const struct choice *f, int cores)
 					 .one_host = s->topology.nhosts == 1,
 					 .over_tcp = call->over_tcp,
 					 .cores = cores,
+					 .readers_own = call->readers_own,
 					 .nic_class = f->nic_class };
 
 	s->world = (struct tt_sim_world){

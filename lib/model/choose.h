@@ -16,6 +16,7 @@ struct tt_call_facts {
 	bool nic_only;              /* verbs was asked for: no tcp path */
 	uint8_t nic_class;          /* link class of the NICs of all hosts; 0: none */
 	int cores;                  /* of the host with the fewest for its ranks; 0: enough */
+	bool readers_own;           /* as in tt_connectivity */
 	size_t message_bytes;       /* 0: as run chooses */
 	const struct tt_cost *cost; /* NULL: the built-in table */
 };

@@ -16,6 +16,7 @@ struct tt_connectivity {
 	/* over_tcp: tcp (or verbs) was asked for, also within a host */
 	bool one_host, over_tcp;
 	int cores;         /* of the host with the fewest for its ranks; 0: enough */
+	bool readers_own;  /* of a rank's processor (mem/peer.h) */
 	uint8_t nic_class; /* link class (cost.h) of NICs instead of tcp; 0: none */
 };
 
@@ -28,8 +29,8 @@ size_t tt_connectivity_message_bytes(const struct tt_connectivity *paths);
 size_t tt_connectivity_p2p_tile(const struct tt_connectivity *paths, size_t message_bytes,
 				size_t bytes);
 
-/* Shared-memory slots (local/express.c): most bytes of a post in an allreduce, in another collective, in
- * another one of ranks that share cores; most ranks. Powers of two, since an algorithm is chosen for a
+/* Shared-memory slots (local/express.c): most bytes of a post in an allreduce or between two ranks (unless readers_own), in
+ * another collective, in another one of ranks that share cores; most ranks. Powers of two, since an algorithm is chosen for a
  * class of sizes. */
 #define TT_EXPRESS_BYTES (64u << 10)
 #define TT_EXPRESS_OTHER_BYTES (16u << 10)

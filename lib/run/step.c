@@ -15,6 +15,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "mem/peer.h"
 #include "run/staging.h"
 #include "run/step.h"
 
@@ -99,10 +100,8 @@ static int compute(struct tt_op *op, const struct tt_step *s, char *dst, char *r
 	if (tt_unlikely(op->staging && op->staging->ops->move))
 		return op->staging->ops->move(op, dst, room, src[0], bytes);
 	if (s->op == TT_COMBINE) {
-		if (dst)
-			op->bound.reduce(dst, room, src, s->nsrc, bytes / op->bound.element_bytes);
-		else
-			op->bound.reduce(room, NULL, src, s->nsrc, bytes / op->bound.element_bytes);
+		tt_reduce_from_peer(op->bound.reduce, dst ? dst : room, dst ? room : NULL, src,
+				    s->nsrc, bytes, op->bound.element_bytes);
 		return 0;
 	}
 	if (room)

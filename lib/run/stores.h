@@ -7,6 +7,7 @@
 
 #include "comm/comm.h"
 #include "mem/copy.h"
+#include "mem/peer.h"
 
 #define TT_STORES_LEAST 4096u /* bytes of a call from which on its stores matter */
 
@@ -42,7 +43,7 @@ static inline void tt_stores_copy(const struct tt_stores_call *call, void *dst, 
 	if (tt_unlikely(call->nontemporal))
 		tt_copy_nontemporal(dst, src, bytes);
 	else
-		tt_copy(dst, src, bytes);
+		tt_copy_to_peer(dst, src, bytes);
 	tt_stores_end(call, bytes, began_ns);
 }
 

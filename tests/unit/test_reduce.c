@@ -11,6 +11,7 @@
 #endif
 
 #include "mem/copy.h"
+#include "mem/peer.h"
 #include "mem/fpmode.h"
 #include "mem/reduce.h"
 #include "tests/support/ranks.h"
@@ -500,27 +501,68 @@ Test(copy, a_copy_by_vectors_is_right_at_any_alignment, .timeout = 20)
 	tt_reduce_isa_set("auto");
 }
 
-/* The source is read, and each of its lines may be stored as it is. */
-Test(copy, a_copy_out_of_shared_memory_is_right_and_changes_no_source, .timeout = 20)
+static void copy_and_own(void *dst, const void *src, size_t bytes)
 {
-	enum { MOST_BYTES = 9000 };
+	tt_copy_and_own(dst, (void *)(uintptr_t)src, bytes);
+}
+
+/* Lengths up to some groups of pages, and around each; the source is read, and lines may be stored as they are. */
+Test(copy, a_copy_between_cores_is_right_and_changes_no_source, .timeout = 60)
+{
+	enum { GROUP = 16 * 4096, MOST_BYTES = 2 * GROUP + 9000 };
 	static unsigned char to[MOST_BYTES + 2], from[MOST_BYTES + 64], before[sizeof(from)];
+	void (*const copies[])(void *, const void *, size_t) = { tt_copy_from_peer, tt_copy_to_peer,
+								 copy_and_own };
+	bool own = tt_readers_own;
 
 	for (size_t i = 0; i < sizeof(from); i++)
 		from[i] = before[i] = (unsigned char)random_of(9, i);
-	for (size_t start = 0; start < 64; start += 9)
-		for (size_t bytes = 0; bytes <= MOST_BYTES; bytes += bytes < 140 ? 7 : 509)
-			for (int own = 0; own < 2; own++) {
+	for (size_t i = 0; i < 2 * sizeof(copies) / sizeof(copies[0]); i++)
+		for (size_t start = 0; start < 64; start += 21)
+			for (size_t bytes = 0; bytes <= MOST_BYTES; bytes += bytes < 140 ? 7
+									     : bytes < 9000
+										     ? 509
+										     : 4093) {
+				tt_readers_own = i % 2;
 				memset(to, 0, sizeof(to));
-				if (own)
-					tt_copy_and_own(to + 1, from + start, bytes);
-				else
-					tt_copy_and_keep(to + 1, from + start, bytes);
+				copies[i / 2](to + 1, from + start, bytes);
 				cr_assert(!memcmp(to + 1, before + start, bytes) && !to[0] &&
 						  !to[1 + bytes] &&
 						  !memcmp(from, before, sizeof(from)),
-					  "own %d: %zu bytes from +%zu", own, bytes, start);
+					  "copy %zu: %zu bytes from +%zu", i, bytes, start);
 			}
+	tt_readers_own = own;
+}
+
+/* The bits of one call of the kernel, into one output or two, also in place */
+Test(reduce, a_sum_between_cores_has_the_bits_of_the_kernel, .timeout = 60)
+{
+	enum { GROUP = 16 * 4096, MOST_BYTES = 2 * GROUP + 5000, MARGIN = 64 };
+	static unsigned char in[3][MOST_BYTES], wanted[MOST_BYTES], got[2][MOST_BYTES + MARGIN];
+	const size_t lengths[] = { 8, 4096, GROUP - 8, GROUP, GROUP + 8, 2 * GROUP + 4000 };
+	bool own = tt_readers_own;
+
+	for (size_t i = 0; i < sizeof(in); i++)
+		in[i / MOST_BYTES][i % MOST_BYTES] = (unsigned char)random_of(10, i);
+	for (unsigned i = 0; i < 16 * sizeof(lengths) / sizeof(lengths[0]); i++) {
+		size_t bytes = lengths[i / 16], width = i & 8 ? 8 : 2;
+		tt_reduce_fn *kernel = tt_reduce_kernel(i & 8 ? tuttiInt64 : tuttiFloat16,
+							tuttiSum);
+		const void *src[] = { in[0], in[1] + 2, in[2] };
+		int nsrc = i & 4 ? 3 : 2;
+
+		tt_readers_own = i & 2;
+		kernel(wanted, NULL, src, nsrc, bytes / width);
+		memset(got, 0, sizeof(got));
+		if (i & 1)
+			src[0] = memcpy(got[0], in[0], bytes);
+		tt_reduce_from_peer(kernel, got[0], i & 1 ? got[1] : NULL, src, nsrc, bytes, width);
+		cr_assert(!memcmp(got[0], wanted, bytes) && !got[0][bytes] &&
+				  !memcmp(got[1], i & 1 ? wanted : in[0], i & 1 ? bytes : 0) &&
+				  !got[1][i & 1 ? bytes : 0],
+			  "case %u: %zu bytes", i, bytes);
+	}
+	tt_readers_own = own;
 }
 
 Test(copy, a_nontemporal_copy_is_right_at_any_alignment, .timeout = 20)

@@ -38,6 +38,7 @@
 #include "base/fence.h"
 #include "base/futex.h"
 #include "mem/copy.h"
+#include "mem/peer.h"
 #include "transports/shm/shm_ring.h"
 
 /* Lines of a message; 1 also for a message in a cell. */
@@ -426,7 +427,7 @@ static int in_cell(struct tt_shm_link *l, const struct tt_shm_line *line, size_t
 	l->cell_bytes = bytes;
 	l->returned = line->returned;
 	l->offered = line->granted;
-	l->goes_back = !line->returned && !line->nontemporal;
+	l->goes_back = tt_readers_own && !line->returned && !line->nontemporal;
 	*ret_data = l->cell;
 	return 1;
 }
@@ -532,7 +533,7 @@ static __attribute__((noinline)) void get_cell(struct tt_shm_link *l, void *dst,
 	if (l->goes_back && !keeps)
 		tt_copy_and_own(dst, l->cell, l->cell_bytes);
 	else
-		tt_copy_and_keep(dst, l->cell, l->cell_bytes);
+		tt_copy_from_peer(dst, l->cell, l->cell_bytes);
 	if (l->cells == &l->large && l->base.receiving)
 		tt_shm_rndv_note(l, l->cell_bytes, stamp, false);
 	settle_cell(l, keeps);

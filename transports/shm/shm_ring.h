@@ -104,8 +104,8 @@ struct tt_shm_link {
 	uint8_t *cell;
 	struct tt_shm_cells *cells;
 	size_t cell_bytes;
-	/* Of the cell: it came home; the writer writes there next, so this rank owns its lines before
-	 * (tt_own_lines); this rank may keep it */
+	/* Of the cell: it came home; the writer writes there next, and this rank owns its lines before
+	 * (tt_readers_own); this rank may keep it */
 	bool returned, goes_back, offered;
 	uint64_t kept; /* copy of rx->kept */
 	struct tt_shm_rndv rndv;

@@ -1,0 +1,49 @@
+/* peer.h - copies and sums of memory that another core has written or read */
+#ifndef TT_PEER_H
+#define TT_PEER_H
+
+#include "mem/reduce.h"
+
+/* Shall a reader take ownership of lines that the other core, or this one, writes next? On AMD's processors: a store to a
+ * line that two cores share takes longest there (run/stores.c). Elsewhere readers leave lines shared, and long copies and
+ * sums read pages side by side. Xeon, two cores, us, with and without ownership: broadcast of 256 KiB 17.3, 14.0, reduce
+ * 21.3, 15.0, ping-pong of 4 MiB 814, 670. Set when the library is loaded; tests change it. */
+extern bool tt_readers_own;
+
+/* memcpy from shared memory that another core has written */
+void tt_copy_from_peer(void *dst, const void *src, size_t bytes);
+/* The same, and this core owns the lines of src afterwards (tt_own_lines), where the other core writes next */
+void tt_copy_and_own(void *dst, void *src, size_t bytes);
+/* memcpy to shared memory that another core has read */
+void tt_copy_to_peer(void *dst, const void *src, size_t bytes);
+
+/* reduce(dst, dst2, src, nsrc, bytes / width) of elements of `width` bytes, some sources in such memory */
+void tt_reduce_from_peer(tt_reduce_fn *reduce, void *dst, void *dst2, const void *const *src,
+			 int nsrc, size_t bytes, size_t width);
+
+/* Take exclusive ownership of the cache lines that hold [p, p + bytes): stores a byte of each line
+ * as it is. For shared memory that this core has read and another core writes next: a modified line
+ * moves faster than a shared line is given up (run/stores.c). No other thread may write the bytes
+ * meanwhile. */
+static inline void tt_own_lines(void *p, size_t bytes)
+{
+	for (size_t at = 0; at < bytes; at += TT_LINE) {
+		volatile char *c = (char *)p + at;
+
+		*c = *c;
+	}
+}
+
+/* Prefetch the line at p and take exclusive ownership of it, for a reader that writes there later. Processors
+ * without the instruction do nothing. */
+static inline void tt_fetch_to_write(const void *p)
+{
+#ifdef __x86_64__
+	/* gcc without -mprfchw has a prefetch for readers only */
+	__asm__ volatile("prefetchw %0" : : "m"(*(const char *)p));
+#else
+	__builtin_prefetch(p, 1);
+#endif
+}
+
+#endif
