@@ -17,7 +17,7 @@
 #include "base/cores.h"
 #include "base/fence.h"
 #include "comm/locality.h"
-#include "mem/peer.h"
+#include "mem/peer_lines.h"
 #include "mem/reduce.h"
 #include "plan/bind.h"
 #include "model/choose.h"
@@ -105,7 +105,7 @@ struct tt_comm_hosts {
 	bool crowded;     /* more ranks than cores on this host */
 	int ranks_here;   /* number of ranks on this host */
 	int cores;        /* of the host with the fewest cores per rank */
-	bool readers_own; /* of a rank's processor (mem/peer.h) */
+	bool readers_own; /* of a rank's processor (mem/peer_lines.h) */
 };
 
 /* paths.c: transports and paths to peers */

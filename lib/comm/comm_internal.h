@@ -24,7 +24,7 @@ struct tt_rank_facts {
 	struct tt_locality locality;
 	uint64_t tuning_bytes, mark; /* mark of rank 0: of the communicator */
 	uint64_t machine;            /* 0: unknown, or TUTTI_HOST_ID says otherwise */
-	bool device, readers_own;    /* readers_own: of this process's processor (mem/peer.h) */
+	bool device, readers_own; /* readers_own: of this process's processor (mem/peer_lines.h) */
 };
 static inline void tt_comm_columns(const struct tt_rank_facts *facts,
 				   const struct tt_announcement *announcement,

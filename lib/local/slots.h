@@ -12,7 +12,7 @@
 #include <string.h>
 
 #include "mem/copy.h"
-#include "mem/peer.h"
+#include "mem/peer_lines.h"
 #include "run/number.h"
 #include "run/op.h"
 #include "run/stores.h"

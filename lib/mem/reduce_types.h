@@ -42,7 +42,7 @@ struct tt_reduce_isa {
 	void (*copy)(void *dst, const void *src,
 		     size_t bytes); /* of TT_COPY_LEAST and more (copy.h) */
 	void (*copy_streams)(void *dst,
-			     const void *src); /* TT_STREAMS pages side by side (peer.c) */
+			     const void *src); /* TT_STREAMS pages side by side (peer_lines.c) */
 };
 extern const struct tt_reduce_isa tt_reduce_scalar, tt_reduce_avx2, tt_reduce_avx512;
 

@@ -16,7 +16,7 @@ struct tt_connectivity {
 	/* over_tcp: tcp (or verbs) was asked for, also within a host */
 	bool one_host, over_tcp;
 	int cores;         /* of the host with the fewest for its ranks; 0: enough */
-	bool readers_own;  /* of a rank's processor (mem/peer.h) */
+	bool readers_own;  /* of a rank's processor (mem/peer_lines.h) */
 	uint8_t nic_class; /* link class (cost.h) of NICs instead of tcp; 0: none */
 };
 

@@ -15,7 +15,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "mem/peer.h"
+#include "mem/peer_lines.h"
 #include "run/staging.h"
 #include "run/step.h"
 
@@ -93,15 +93,20 @@ int tt_fault_get(tuttiComm_t c, struct tt_link *l, void *dst, size_t bytes, uint
 	return rc;
 }
 
-/* 0 | TT_CUDA */
+/* shared: a source is shared memory that a peer has written. 0 | TT_CUDA */
 static int compute(struct tt_op *op, const struct tt_step *s, char *dst, char *room,
-		   const void **src, size_t bytes)
+		   const void **src, size_t bytes, bool shared)
 {
+	char *to = dst ? dst : room, *to2 = dst ? room : NULL;
+	size_t width = op->bound.element_bytes;
+
 	if (tt_unlikely(op->staging && op->staging->ops->move))
 		return op->staging->ops->move(op, dst, room, src[0], bytes);
 	if (s->op == TT_COMBINE) {
-		tt_reduce_from_peer(op->bound.reduce, dst ? dst : room, dst ? room : NULL, src,
-				    s->nsrc, bytes, op->bound.element_bytes);
+		if (shared)
+			tt_reduce_from_peer(op->bound.reduce, to, to2, src, s->nsrc, bytes, width);
+		else
+			op->bound.reduce(to, to2, src, s->nsrc, bytes / width);
 		return 0;
 	}
 	if (room)
@@ -216,7 +221,8 @@ static int execute(struct tt_op *op, struct tt_cursor *cu, const struct tt_step 
 	if (dst && tt_step_needed(op, dst, bytes))
 		return 0;
 	tt_fault_point(op->comm);
-	rc = compute(op, s, room && (s->flags & TT_STEP_PASSING) ? NULL : dst, room, src, bytes);
+	rc = compute(op, s, room && (s->flags & TT_STEP_PASSING) ? NULL : dst, room, src, bytes,
+		     wires && from[0]->t->get);
 	if (tt_unlikely(rc < 0))
 		return rc;
 	while (wires > 0) {

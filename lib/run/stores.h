@@ -7,7 +7,7 @@
 
 #include "comm/comm.h"
 #include "mem/copy.h"
-#include "mem/peer.h"
+#include "mem/peer_lines.h"
 
 #define TT_STORES_LEAST 4096u /* bytes of a call from which on its stores matter */
 

@@ -11,7 +11,7 @@
 #endif
 
 #include "mem/copy.h"
-#include "mem/peer.h"
+#include "mem/peer_lines.h"
 #include "mem/fpmode.h"
 #include "mem/reduce.h"
 #include "tests/support/ranks.h"

@@ -38,7 +38,7 @@
 #include "base/fence.h"
 #include "base/futex.h"
 #include "mem/copy.h"
-#include "mem/peer.h"
+#include "mem/peer_lines.h"
 #include "transports/shm/shm_ring.h"
 
 /* Lines of a message; 1 also for a message in a cell. */

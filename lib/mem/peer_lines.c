@@ -1,10 +1,10 @@
 /*
- * peer.c - copies and sums of memory that another core has written or read: which lines move, and how many at once
+ * peer_lines.c - copies and sums of memory that another core has written or read: which lines move, and how many at once
  *
  * Called by run, local and the transport of shared memory.
  */
 #include "mem/copy.h"
-#include "mem/peer.h"
+#include "mem/peer_lines.h"
 #include "mem/reduce_types.h"
 
 bool tt_readers_own;

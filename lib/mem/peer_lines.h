@@ -1,6 +1,6 @@
-/* peer.h - copies and sums of memory that another core has written or read */
-#ifndef TT_PEER_H
-#define TT_PEER_H
+/* peer_lines.h - copies and sums of memory that another core has written or read */
+#ifndef TT_PEER_LINES_H
+#define TT_PEER_LINES_H
 
 #include "mem/reduce.h"
 
