@@ -180,9 +180,9 @@ int train_checkpoint_save(struct train_rank *t, const char *path, uint64_t step)
 	if (!rc && t->strategy->own_state)
 		rc = gather_own(t, &h, values);
 	h.hash = hash_of(h, values);
-	if (!rc)
-		rc = train_whole_file_replace("save", path, write_checkpoint,
-					      &(struct checkpoint_file){ &h, values });
+	if (!rc && train_whole_file_replace("save", path, write_checkpoint,
+					    &(struct checkpoint_file){ &h, values }))
+		rc = TRAIN_UNWRITTEN;
 	free(values);
 	return rc;
 }

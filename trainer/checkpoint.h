@@ -26,7 +26,7 @@ int train_checkpoint_resume(struct train_rank *t);
 int train_checkpoint_restore_own(struct train_rank *t);
 
 /* Rank 0 writes the training's state after `step`. Call by all workers, with equal parameters.
- * Returns 0 | TRAIN_FAILED. */
+ * Returns 0 | TRAIN_UNWRITTEN (rank 0 only; the previous file is intact) | TRAIN_FAILED. */
 int train_checkpoint_save(struct train_rank *t, const char *path, uint64_t step);
 
 #endif

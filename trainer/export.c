@@ -108,10 +108,9 @@ int train_export(struct train_rank *t, uint64_t step)
 				t->config->export, count);
 	else
 		rc = gather(t, values);
-	if (!rc)
-		rc = train_whole_file_replace("export", t->config->export, write_export,
-					      &(struct export_file){ header, bytes, values,
-								     count });
+	if (!rc && train_whole_file_replace("export", t->config->export, write_export,
+					    &(struct export_file){ header, bytes, values, count }))
+		rc = TRAIN_UNWRITTEN;
 	free(values);
 	free(header);
 	return rc;

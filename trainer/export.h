@@ -8,7 +8,8 @@
 
 #include "trainer/rank/rank.h"
 
-/* Writes the parameters after `step` steps. Call by all workers. Returns 0 | TRAIN_FAILED. */
+/* Writes the parameters after `step` steps. Call by all workers. Returns 0 |
+ * TRAIN_UNWRITTEN (rank 0 only; the previous file is intact) | TRAIN_FAILED. */
 int train_export(struct train_rank *t, uint64_t step);
 
 #endif

@@ -211,9 +211,9 @@ static void print_result(const struct train_rank *t, const struct train_result *
 }
 
 /* A death ends the training of a mesh; the survivors begin another one. */
-static bool rebuilds(const struct train_config *c, int rc)
+static bool rebuilds(const struct train_config *c, int rc, const struct train_result *r)
 {
-	return rc == TRAIN_FAILED && c->mesh && c->on_failure == TRAIN_FAILURE_SHRINK;
+	return rc == TRAIN_FAILED && !r->ended && c->mesh && c->on_failure == TRAIN_FAILURE_SHRINK;
 }
 
 /* Trains or serves as one rank of world, and destroys world. *ret_world: the ranks of the training that
@@ -228,7 +228,7 @@ static int train_once(const struct train_job *job, struct train_config *config, 
 	*ret_world = NULL;
 	if (!rc)
 		rc = train_is_server(&t) ? t.strategy->serve(&t) : train_run(&t, &result);
-	if (opened && rebuilds(config, rc) && !train_rebuild(&t, config, ret_world))
+	if (opened && rebuilds(config, rc, &result) && !train_rebuild(&t, config, ret_world))
 		rc = TRAIN_OK;
 	if (!rc && t.grown) {
 		set_mesh(config, t.grown_mesh);

@@ -20,7 +20,8 @@ static int name_also(const char *path, const char *name)
 	unlink(fresh);
 	if (!link(path, fresh) && !rename(fresh, name))
 		return TRAIN_OK;
-	return train_fail(TRAIN_FAILED, "--keep: %s cannot be another name of %s: %m", name, path);
+	return train_fail(TRAIN_UNWRITTEN, "--keep: %s cannot be another name of %s: %m", name,
+			  path);
 }
 
 /* ---- the last ones ------------------------------------------------------------------------------ */
@@ -108,7 +109,7 @@ static int keep_best(const struct train_rank *t, uint64_t step, double accuracy,
 	n = snprintf(text, sizeof(text), "{\"step\":%" PRIu64 ",\"loss\":%.9g,\"accuracy\":%.6f}\n",
 		     step, value, accuracy);
 	if (!rc && tool_file_write(json, text, (size_t)n))
-		rc = train_fail(TRAIN_FAILED, "--keep: %s cannot be written: %m", json);
+		rc = train_fail(TRAIN_UNWRITTEN, "--keep: %s cannot be written: %m", json);
 	return rc;
 }
 

@@ -10,7 +10,7 @@
 #include "trainer/rank/rank.h"
 
 /* The checkpoint `step` was written, with these results on the test set: keeps it, and removes those of the
- * --keep last but N and older. An environment has no loss: the greatest accuracy is the best. Returns 0 | TRAIN_FAILED. */
+ * --keep last but N and older. An environment has no loss: the greatest accuracy is the best. Returns 0 | TRAIN_UNWRITTEN. */
 int train_keep(const struct train_rank *t, uint64_t step, double accuracy, double loss);
 
 #endif

@@ -1,9 +1,8 @@
 /* metrics.c - rank 0's output during the training (metrics.h) */
 #include "trainer/metrics.h"
 
-#include "tools/hashes.h"
 #include "tools/plural.h"
-#include "trainer/replicas.h"
+#include "trainer/hash_file.h"
 #include "trainer/strategy/strategy.h"
 #include "trainer/tensorboard.h"
 
@@ -119,34 +118,42 @@ int train_metrics_check(const struct train_config *config)
 	return TRAIN_OK;
 }
 
-/* A resumed training continues the lines of the one before; hashes of both would not be one file. */
-static const char *mode_of(const struct train_rank *t, int file, bool append)
-{
-	return append || (t->first_step && file != TRAIN_FILE_HASHES) ? "ae" : "we";
-}
-
 static bool is_empty(FILE *file)
 {
 	return !fseek(file, 0, SEEK_END) && ftell(file) <= 0;
 }
 
-int train_metrics_open(struct train_metrics *m, const struct train_rank *t, bool append)
+/* A resumed training continues the files of the one before. */
+static int open_files(struct train_metrics *m, const struct train_rank *t, bool append,
+		      uint64_t newest)
 {
-	struct tool_hashes_header head = { TOOL_HASHES_MAGIC, t->model.parameters,
-					   TOOL_HASHES_BUCKET };
+	const char *hashes = t->config->hashes;
 	int rc = TRAIN_OK;
 
-	*m = (struct train_metrics){ .on = train_is_lead(t) };
+	for (int i = 0; i < TRAIN_FILES && !rc; i++) {
+		if (i == TRAIN_FILE_HASHES)
+			continue;
+		rc = open_file(t->config, i, append || newest ? "ae" : "we", &m->file[i]);
+		if (m->file[i]) /* a killed rank leaves complete lines */
+			setvbuf(m->file[i], NULL, i < TRAIN_FILE_HASHES ? _IOLBF : _IOFBF, 1 << 16);
+	}
+	if (rc || !hashes)
+		return rc;
+	return train_hash_file_open(t, hashes, newest, &m->file[TRAIN_FILE_HASHES], &m->hashed);
+}
+
+int train_metrics_open(struct train_metrics *m, const struct train_rank *t, bool append,
+		       uint64_t newest)
+{
+	int rc;
+
+	*m = (struct train_metrics){ .on = append || train_is_lead(t) };
 	if (!m->on)
 		return TRAIN_OK;
 	m->terminal = isatty(STDERR_FILENO);
 	m->begun_ns = m->shown_ns = train_time_ns();
 	m->first_step = t->done;
-	for (int i = 0; i < TRAIN_FILES && !rc; i++) {
-		rc = open_file(t->config, i, mode_of(t, i, append), &m->file[i]);
-		if (m->file[i]) /* a killed rank leaves complete lines */
-			setvbuf(m->file[i], NULL, i < TRAIN_FILE_HASHES ? _IOLBF : _IOFBF, 1 << 16);
-	}
+	rc = open_files(m, t, append, newest);
 	if (!rc && m->file[TRAIN_FILE_EVENTS])
 		train_tensorboard_begin(m->file[TRAIN_FILE_EVENTS]);
 	if (rc || append)
@@ -154,8 +161,6 @@ int train_metrics_open(struct train_metrics *m, const struct train_rank *t, bool
 	if (m->file[TRAIN_FILE_CSV] && is_empty(m->file[TRAIN_FILE_CSV]))
 		fprintf(m->file[TRAIN_FILE_CSV],
 			"step,epoch,loss,samples_per_s,accuracy,test_loss\n");
-	if (m->file[TRAIN_FILE_HASHES])
-		fwrite(&head, sizeof(head), 1, m->file[TRAIN_FILE_HASHES]);
 	print_setup(t);
 	return TRAIN_OK;
 }
@@ -234,24 +239,6 @@ static void write_json(FILE *to, const struct train_step_record *r)
 	fprintf(to, "}\n");
 }
 
-static void write_hashes(FILE *to, struct train_rank *t, uint64_t step)
-{
-	struct tool_hashes_step head = { step, step == (uint64_t)t->config->hash_values };
-	size_t count = t->model.parameters;
-	const float *at = train_parameters_download(t);
-
-	fwrite(&head, sizeof(head), 1, to);
-	for (size_t i = 0; i < count; i += TOOL_HASHES_BUCKET) {
-		size_t wide = count - i < TOOL_HASHES_BUCKET ? count - i : TOOL_HASHES_BUCKET;
-		uint64_t hash = train_hash(at + i, wide * sizeof(*at));
-
-		fwrite(&hash, sizeof(hash), 1, to);
-	}
-	if (head.values)
-		fwrite(at, sizeof(*at), count, to);
-	fflush(to);
-}
-
 static void write_events(FILE *to, const struct train_step_record *r)
 {
 	if (has_step(r)) {
@@ -265,6 +252,15 @@ static void write_events(FILE *to, const struct train_step_record *r)
 		train_tensorboard_scalar(to, r->step, "test/accuracy", r->accuracy);
 	}
 	fflush(to);
+}
+
+/* Once for each step, of which a death may repeat the work afterwards; shares of one step differ. */
+static void write_hashes(struct train_metrics *m, struct train_rank *t, uint64_t step)
+{
+	if (step <= m->hashed && !t->strategy->ask)
+		return;
+	train_hash_file_write(m->file[TRAIN_FILE_HASHES], t, step);
+	m->hashed = step;
 }
 
 /* The training goes on: only its record is incomplete. */
@@ -292,7 +288,7 @@ void train_metrics_write(struct train_metrics *m, struct train_rank *t,
 	if (m->file[TRAIN_FILE_JSONL])
 		write_json(m->file[TRAIN_FILE_JSONL], r);
 	if (m->file[TRAIN_FILE_HASHES])
-		write_hashes(m->file[TRAIN_FILE_HASHES], t, r->step);
+		write_hashes(m, t, r->step);
 	if (m->file[TRAIN_FILE_EVENTS])
 		write_events(m->file[TRAIN_FILE_EVENTS], r);
 	complain_once(m, t->config, r->step);

@@ -22,6 +22,7 @@ struct train_metrics {
 	uint64_t shown_ns;       /* time of the last progress line */
 	uint64_t begun_ns;       /* time of open */
 	uint64_t first_step;     /* steps done before */
+	uint64_t hashed;         /* last step of --hashes */
 };
 
 /* The metrics of one step, and of its evaluation if there was one. */
@@ -39,9 +40,11 @@ struct train_step_record {
 /* Checks that the files can be written, before ranks are started. Returns 0 | TRAIN_USAGE. */
 int train_metrics_check(const struct train_config *config);
 
-/* append: continue the files of a former rank 0, which died. Returns 0 | TRAIN_USAGE (a file cannot
- * be written). */
-int train_metrics_open(struct train_metrics *m, const struct train_rank *t, bool append);
+/* append: continue the files of a former rank 0, which died.
+ * newest: last step of an earlier training that the files continue; 0: none.
+ * Returns 0 | TRAIN_USAGE (a file cannot be written). */
+int train_metrics_open(struct train_metrics *m, const struct train_rank *t, bool append,
+		       uint64_t newest);
 void train_metrics_write(struct train_metrics *m, struct train_rank *t,
 			 const struct train_step_record *record);
 

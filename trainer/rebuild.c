@@ -98,7 +98,7 @@ static int save(struct train_rank *t, struct survivors *s)
 	if (rc)
 		return rc;
 	t->rank = mine ? 0 : t->rank;
-	failed = mine ? train_checkpoint_save(t, t->config->save, t->done) : 0;
+	failed = mine && train_checkpoint_save(t, t->config->save, t->done) ? TRAIN_FAILED : 0;
 	rc = train_check(tuttiAllReduce(&failed, &failed, 1, tuttiInt32, tuttiMin, t->world, NULL),
 			 t->world);
 	return rc ? rc : failed;

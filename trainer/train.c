@@ -19,6 +19,7 @@
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 enum { LOSS_MAX = 1000 };
 
@@ -32,6 +33,8 @@ struct train_progress {
 	uint64_t training_ns;      /* time of steps, of work handed out, and of waits for workers */
 	double samples;            /* of all ranks in this run */
 	uint64_t asked_ns;         /* time of the last question for work */
+	char unwritten
+		[TRAIN_ERROR_BYTES]; /* why the last --save and --export failed; "": they did not */
 };
 
 /* The work between two steps. */
@@ -242,18 +245,53 @@ static int show(struct train_rank *t, struct train_progress *p,
 	return rc && train_is_recoverable(t->config->mesh ? t->world : t->comm) ? TRAIN_OK : rc;
 }
 
-static int save(struct train_rank *t, struct train_progress *p,
+/* A file that cannot be written does not stop the training: reports it, for train_run to fail at the end. */
+static int note_unwritten(struct train_progress *p, int rc, bool last)
+{
+	size_t used = strlen(p->unwritten);
+
+	if (rc != TRAIN_UNWRITTEN)
+		return rc;
+	snprintf(p->unwritten + used, sizeof(p->unwritten) - used, "%s%s", used ? "; " : "",
+		 train_error());
+	if (!last)
+		fprintf(stderr, "tutti-train: %s; the training goes on\n", train_error());
+	return TRAIN_OK;
+}
+
+/* Writes a checkpoint, and lets further ranks join from it. */
+static int save(struct train_rank *t, struct train_progress *p, bool last,
 		const struct train_step_record *record)
 {
 	uint64_t begin = train_time_ns();
 	int rc = train_checkpoint_save(t, t->config->save, record->step);
+	int32_t written;
 
 	if (!rc && t->config->keep && train_is_lead(t))
 		rc = train_keep(t, record->step, record->accuracy, record->test_loss);
-	if (!rc)
+	p->unwritten[0] = '\0';
+	written = !rc;
+	rc = note_unwritten(p, rc, last);
+	if (!rc && (t->config->mesh || t->config->grow)) /* all continue from this file */
+		rc = train_check(tuttiBcast(&written, 1, tuttiInt32, 0, t->world, NULL), t->world);
+	if (!rc && written)
 		t->saved = record->step;
 	p->save_ns += train_time_ns() - begin;
-	return rc;
+	return !rc && written && t->config->grow && !last ? train_grow(t) : rc;
+}
+
+/* Where workers go on without dead ones, the first that is alive writes the metrics. */
+static int take_over_metrics(const struct train_rank *t, struct train_progress *p)
+{
+	tuttiRankState_t state = tuttiRankDead;
+
+	if (p->metrics.on || !t->strategy->ask)
+		return TRAIN_OK;
+	for (int r = 0; r < t->world_rank && state == tuttiRankDead; r++)
+		tuttiCommRankState(t->world, r, &state);
+	if (state != tuttiRankDead)
+		return TRAIN_OK;
+	return train_metrics_open(&p->metrics, t, true, UINT64_MAX);
 }
 
 /* The periodic work between steps: checks, evaluations, checkpoints, metrics. */
@@ -277,13 +315,13 @@ static int between_steps(struct train_rank *t, struct train_progress *p, struct 
 	if (!rc && due.evaluate)
 		rc = check_loss(t, record->step, record->test_loss);
 	if (!rc && due.save)
-		rc = save(t, p, record);
-	if (!rc && due.save && t->config->grow && !due.last)
-		rc = train_grow(t);
+		rc = save(t, p, due.last, record);
 	if (!rc && due.export)
-		rc = train_export(t, record->step);
+		rc = note_unwritten(p, train_export(t, record->step), true);
 	if (settles && !due.last && t->strategy->unsettle)
 		t->strategy->unsettle(t, why);
+	if (!rc)
+		rc = take_over_metrics(t, p);
 	if (!rc) {
 		train_metrics_write(&p->metrics, t, record);
 		train_run_report_add(p->report, record);
@@ -363,7 +401,7 @@ static int recover(struct train_rank *t, struct train_progress *p, uint64_t done
 	count_bytes(t, result, false);
 	rc = train_recover(t, done, ret_done);
 	if (!rc && t->rank == 0 && !was_rank0)
-		rc = train_metrics_open(&p->metrics, t, true);
+		rc = train_metrics_open(&p->metrics, t, true, *ret_done);
 	count_bytes(t, result, false);
 	return rc;
 }
@@ -510,7 +548,7 @@ int train_run(struct train_rank *t, struct train_result *ret_result)
 	/* with --np, job.c has already checked the files */
 	rc = train_is_lead(t) && !t->config->np ? train_option_check_files(t->config) : TRAIN_OK;
 	if (!rc)
-		rc = train_metrics_open(&p.metrics, t, false);
+		rc = train_metrics_open(&p.metrics, t, false, t->first_step);
 	if (!rc)
 		rc = train_run_report_open(t, &p.report);
 	if (rc)
@@ -526,6 +564,9 @@ int train_run(struct train_rank *t, struct train_result *ret_result)
 				: all_steps(t, &p, &result);
 	if (!rc)
 		rc = write_pages(t, &p, &result, true);
+	result.ended = !rc;
+	if (!rc && p.unwritten[0])
+		rc = train_fail(TRAIN_FAILED, "%s", p.unwritten);
 	/* a grown training writes the whole page again */
 	rc = train_run_report_close(p.report, t->config, rc, !t->grown);
 	if (t->config->grow && t->world_rank == 0 && !t->grown)

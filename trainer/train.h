@@ -17,6 +17,7 @@ extern volatile sig_atomic_t train_stop_signal;
 struct train_result {
 	uint64_t steps;        /* steps done, including those before a resumed checkpoint */
 	bool stopped;          /* ended early, because a rank received a stop signal */
+	bool ended;            /* after its last step: an error is one of a file */
 	double accuracy, loss; /* on the test set */
 	double samples_per_s;  /* of all ranks */
 	double step_ms;

@@ -229,6 +229,25 @@ run 60 "${net[@]}" --np 4 --mesh data=2,pipeline=2 --steps 20 --on-failure shrin
 claim "... also in a mesh, without the steps that were in no evaluation" \
 	grep -qE '^1 2 3 4 5 6 7 8 9 10 14 .* 20$' <<<"$(steps_in "$out/t.json")"
 
+# A checkpoint that the disk has no space for: the training goes on, and is an error at the end
+unsaved() {   # ARGUMENT...
+	echo precious >"$out/ck/full"
+	rm -f "$out/m.csv"
+	(ulimit -f 64; limit 60 "$prog" "${net[@]}" --steps 6 --save "$out/ck/full" --metrics "$out/m.csv" "$@" >"$out/log" 2>"$out/err" </dev/null)
+	status=$?
+	claim "$*: a checkpoint that cannot be written is an error: status 1" ended 1 'save .*full: cannot be written: File too large; the previous file is intact$'
+	claim "... after the result and all lines of --metrics" eval 'is steps 6 && grep -qE "^6,.*,0\.[0-9]+,[0-9.]+$" "$out/m.csv"'
+	claim "... and what was there stays" eval '[ "$(cat "$out/ck/full")" = precious ] && [ "$(ls "$out/ck" | grep -c full)" = 1 ]'
+}
+unsaved --np 2
+unsaved --np 2 --save-every 2
+claim "... which is reported at once, too" [ "$(grep -c 'the training goes on' "$out/err")" = 2 ]
+unsaved --np 2 --on-failure shrink
+unsaved --np 4 --mesh data=2,pipeline=2 --on-failure shrink
+run 60 "${net[@]}" --np 2 --mesh pipeline=2 --on-failure shrink --steps 6 --save "$out/ck/again" --metrics /dev/full
+claim "an error of a file is no death of a rank, after which a mesh would go on" \
+	eval 'ended 1 "metrics /dev/full: .*No space left" && ! grep -q "ranks died" "$out/log"'
+
 mkfifo "$out/pipe"
 limit 60 cat "$out/pipe" >"$out/t.json" &
 run 60 "${net[@]}" --np 3 --steps 20 --kill 0@8 --on-failure shrink --eval-every 5 --timeline "$out/pipe"

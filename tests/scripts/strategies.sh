@@ -107,10 +107,21 @@ claim "--shard-data: refused where servers hand out samples" ended 2 'hands out 
 
 keep=(--canonical tree --lr-schedule cosine --warmup 3)
 hash_of "${keep[@]}" --steps 12 --np 2 --hashes "$out/whole"
-train "${keep[@]}" --steps 12 --np 2 --save "$out/ck" --save-every 7 --kill 1@9
+train "${keep[@]}" --steps 12 --np 2 --save "$out/ck" --save-every 7 --kill 1@9 --hashes "$out/rest"
 claim "a training in which a rank dies fails" [ $status = 1 ]
+head -c $((24 + 4 * 72 + 30)) "$out/rest" >"$out/cut"    # a header, 4 steps of 7 hashes, and a part of the next one
 train "${keep[@]}" --steps 12 --np 3 --resume "$out/ck" --hashes "$out/rest"
 claim "its checkpoint resumes on another number of ranks, with the bits of an undisturbed training" same
+claim "... and --hashes continues its file, without steps that are taken twice" cmp "$out/rest" "$out/whole"
+train "${keep[@]}" --steps 12 --np 3 --hashes "$out/shrunk" --hash-values 3 --on-failure shrink --kill 0@5
+train "${keep[@]}" --steps 12 --hashes "$out/valued" --hash-values 3
+claim "... so does the next rank 0 where the first one dies" cmp "$out/shrunk" "$out/valued"
+train "${keep[@]}" --steps 8 --resume "$out/ck" --hashes "$out/cut"
+claim "... a step that a death has cut off is dropped" [ "$(stat -c %s "$out/cut")" = $((24 + (4 + 1) * 72)) ]
+echo precious >"$out/text"
+train "${keep[@]}" --steps 8 --resume "$out/ck" --hashes "$out/text"
+claim "... and a file of another kind is refused, and stays" \
+	eval 'ended 2 "text: no file of hashes of $parameters parameters" && [ "$(cat "$out/text")" = precious ]'
 train "${keep[@]}" --steps 12 --np 2 --ps 3 --strategy ps-sync --resume "$out/ck"
 claim "its checkpoint resumes on parameter servers, with the same bits" same
 train "${keep[@]}" --steps 12 --np 2 --strategy central --resume "$out/ck"
@@ -375,6 +386,13 @@ claim "without --on-failure shrink a death ends the training" ended 1 'rank [02]
 train "${async[@]}" --steps 60 --kill 1@10,3@20 --sim-compute-ms 2
 claim "two of four workers of ps-async die: the others complete" equals died 2
 claim "the surviving workers of ps-async learn: accuracy $(field accuracy)" reached 0.7
+train "${async[@]}" --steps 40 --kill 0@10,1@12 --sim-compute-ms 5 --metrics "$out/p.csv" --jsonl "$out/j"
+claim "two workers die, worker 0 first: another one continues the metrics, before the evaluation" \
+	eval '[ "$(grep -c "^step" "$out/p.csv")" = 1 ] && awk -F, "\$5 == \"\" && \$1 > 12 { n++ } END { exit !n }" "$out/p.csv"'
+claim "... which is its last line, also of the JSON lines" \
+	eval 'grep -qE "^40,.*,0\.[0-9]+,[0-9.]+$" <<<"$(tail -n 1 "$out/p.csv")" && grep -q "^{\"step\":40,.*accuracy" <<<"$(tail -n 1 "$out/j")"'
+train "${async[@]}" --steps 12 --kill 0@12.5 --metrics "$out/p.csv"
+claim "... also if worker 0 dies in the evaluation" grep -qE "^12,.*,0\.[0-9]+,[0-9.]+$" <<<"$(tail -n 1 "$out/p.csv")"
 train --np 4 --ps 2 --steps 60 --strategy downpour --lr 0.01 --adagrad --kill 1@20 --sim-compute-ms 1
 claim "a worker of downpour dies: the others complete" equals died 1
 train --np 3 --ps 2 --steps 6 --strategy downpour --kill 0@1,1@1,2@1

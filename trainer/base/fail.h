@@ -9,6 +9,9 @@
 
 enum { TRAIN_OK = 0, TRAIN_FAILED = -1, TRAIN_USAGE = -2, TRAIN_ERROR_BYTES = 1024 };
 
+/* A state: this rank could not write a file, and the training can go on. */
+enum { TRAIN_UNWRITTEN = 1 };
+
 /* Sets the error text of this thread and returns code. %m works. */
 int train_fail(int code, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
