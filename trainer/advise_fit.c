@@ -3,8 +3,8 @@
 
 #include <stdbool.h>
 
-/* Solves m x = right (symmetric, positive; Gauss with a little added to the diagonal, so that fewer
- * measurements than terms have a solution, too). x of a term that is left out is 0. */
+/* Solves m x = right (symmetric, positive; Gauss with a share of 1e-9 added to the diagonal, so that fewer
+ * measurements than terms have a solution, too). x of a term that is left out, or 0 in all measurements, is 0. */
 static void solve(const double matrix[ADVISE_TERMS][ADVISE_TERMS],
 		  const double vector[ADVISE_TERMS], const bool left_out[ADVISE_TERMS],
 		  double x[ADVISE_TERMS])
@@ -14,7 +14,7 @@ static void solve(const double matrix[ADVISE_TERMS][ADVISE_TERMS],
 	for (int i = 0; i < ADVISE_TERMS; i++) {
 		for (int j = 0; j < ADVISE_TERMS; j++)
 			m[i][j] = left_out[i] || left_out[j] ? 0 : matrix[i][j];
-		m[i][i] += left_out[i] ? 1 : 1e-9;
+		m[i][i] = m[i][i] > 0 ? m[i][i] * (1 + 1e-9) : 1;
 		right[i] = left_out[i] ? 0 : vector[i];
 	}
 	for (int i = 0; i < ADVISE_TERMS; i++)

@@ -8,15 +8,15 @@ set -u
 # ---- the advice of --advise -------------------------------------------------------------------------------------------
 
 predicted() { awk -v m="$(field measured_ms)" -v p="$(field predicted_ms)" 'BEGIN { exit !(p > 0.8 * m && p < 1.2 * m) }'; }
-run 600 --advise --np 6 --data synth --model mlp:64 --sim-compute-ms 600
+settles 1800 'is advice 6 && predicted' --advise --np 6 --data synth --model mlp:64 --sim-compute-ms 600
 claim "--advise, 600 ms of computing: $(field advice) ranks of 6" is advice 6
 claim "... predicted $(field predicted_ms) ms of $(field checked) ranks, measured $(field measured_ms): within 20 %" predicted
 
 layouts=(--advise --mesh any --canonical tree --shards 4 --data synth --model mlp:64,64,64)
-run 600 "${layouts[@]}" --np 8 --micro 4 --sim-compute-ms 600
-claim "--advise --mesh any, 600 ms of computing: $(field mesh), 8 ranks" is advice 8
 checks() { sed -n 's/^check: .* take \(.*\) ms, predicted \(.*\)$/\1 \2/p' "$out/log"; }
 in_range() { [ "$(checks | wc -l)" = 2 ] && checks | awk '!($2 > 0.8 * $1 && $2 < 1.2 * $1) { exit 1 }'; }
+settles 1800 'is advice 8 && in_range' "${layouts[@]}" --np 8 --micro 4 --sim-compute-ms 600
+claim "--advise --mesh any, 600 ms of computing: $(field mesh), 8 ranks" is advice 8
 claim "... measured and predicted ms of two other layouts: $(checks | tr '\n' ' '): within 20 %" in_range
 
 # ---- CartPole: 300,000 frames, 5 seeds ---------------------------------------------------------------------------------
