@@ -148,15 +148,15 @@ for lists in steps.values():
             while work:
                 name, chunk, micro = work[0]
                 needs = {"forward": ("forward", chunk - 1, micro), "backward-input": ("backward-input", chunk + 1, micro),
-                         "backward-weights": ("backward-input", chunk, micro)}[name]
+                         "backward-weights": ("backward-input", chunk, micro), "backward": ("backward", chunk + 1, micro)}[name]
                 if 0 <= needs[1] < chunks and needs not in ended:
                     break
-                now[rank] = max(now[rank], ended.get(needs, 0)) + 1
+                now[rank] = max(now[rank], ended.get(needs, 0)) + (2 if name == "backward" else 1)
                 ended[name, chunk, micro] = now[rank]
                 work = left[rank] = work[1:]
         assert left != before, "an input is missing"
     span = max(now.values())
-    print({span - len(work) for work in lists.values()}, "of", span)
+    print({span - sum(2 if what[0] == "backward" else 1 for what in work) for work in lists.values()}, "of", span)
 END
 sed 's/^/the words of a text /' "$top/tests/training" >"$out/text"
 cat >"$out/count_overlaps" <<'END'
@@ -175,6 +175,23 @@ for parts in 16 32; do   # 2(L-1) of 3T+2(L-1): forward, backward of inputs and 
 	claim "wavefront of $parts parts on 3 stages: each is idle for 4 of $((3 * parts + 4)) slots" \
 		[ "$(limit 60 python3 "$out/count_slots" "$out/t.json" | uniq -c | xargs)" = "3 {4} of $((3 * parts + 4))" ]
 done
+
+# bubble SCHEDULE STAGES FORMULA: the idle slots of the formula for 8 micro-batches, of all slots
+bubble() {
+	run 60 --data synth --model mlp:24,20,18 --global-batch 256 --leaf 8 --steps 3 --canonical tree --np "$2" --mesh "pipeline=$2" \
+		--schedule "$1" --micro 8 --timeline "$out/t.json"
+	claim "$1 on $2 stages: each is idle for $3 slots" [ "$(limit 60 python3 "$out/count_slots" "$out/t.json" | uniq -c | xargs)" = "3 {${3%% *}} of ${3##* }" ]
+	run 60 schedule "$1" --stages "$2" --micro 8
+	claim "... a bubble of $(sed -n 's/.*bubble \([0-9.]*\).*/\1/p' "$out/log"), as \"schedule\" says" \
+		awk -v idle="${3%% *}" -v all="${3##* }" '/bubble/ { b = $4 + 0 } END { d = b - idle / all; exit !(d < 1e-4 && d > -1e-4) }' "$out/log"
+}
+bubble gpipe 2 "3 of 27"            # 3 (S-1) of 3 M + 3 (S-1)
+bubble gpipe 4 "9 of 33"
+bubble 1f1b 2 "3 of 27"
+bubble 1f1b 4 "9 of 33"
+bubble interleaved:2 2 "3 of 51"    # of twice as many computations
+bubble zero-bubble 2 "1 of 25"      # (S-1) of 3 M + S-1
+bubble zero-bubble 4 "3 of 27"
 
 # A computation sleeps, so that ranks that can overlap do
 for parts in 1 16; do
