@@ -94,33 +94,46 @@ static double best_so_far(const char *json)
 	return found ? best : 1.0 / 0.0;
 }
 
-static int keep_best(const struct train_rank *t, uint64_t step, double accuracy, double loss)
+/* The result of step `step` is no worse than that of FILE-best.json. */
+static bool is_best(const struct train_rank *t, const char *json, double value)
 {
-	double value = t->data->plays ? -accuracy : loss;
-	char best[PATH_MAX], json[PATH_MAX + 8], text[160];
-	int n, rc;
-
-	snprintf(best, sizeof(best), "%s-best", t->config->save);
-	snprintf(json, sizeof(json), "%s.json", best);
 	/* a file of an earlier training is replaced */
-	if ((t->first_step || t->saved) && value >= best_so_far(json))
-		return TRAIN_OK;
-	rc = name_also(t->config->save, best);
-	n = snprintf(text, sizeof(text), "{\"step\":%" PRIu64 ",\"loss\":%.9g,\"accuracy\":%.6f}\n",
-		     step, value, accuracy);
-	if (!rc && tool_file_write(json, text, (size_t)n))
-		rc = train_fail(TRAIN_UNWRITTEN, "--keep: %s cannot be written: %m", json);
-	return rc;
+	return !(t->first_step || t->saved) || value < best_so_far(json);
 }
 
-int train_keep(const struct train_rank *t, uint64_t step, double accuracy, double loss)
+/* Further names of a file: its step, and "best". */
+static int keep_file(const char *path, uint64_t step, int64_t keep, bool best)
 {
 	char name[PATH_MAX];
 	int rc;
 
-	snprintf(name, sizeof(name), "%s-%" PRIu64, t->config->save, step);
-	rc = name_also(t->config->save, name);
-	if (!rc)
-		remove_older(t->config->save, step, t->config->keep);
-	return rc ? rc : keep_best(t, step, accuracy, loss);
+	snprintf(name, sizeof(name), "%s-%" PRIu64, path, step);
+	rc = name_also(path, name);
+	if (rc)
+		return rc;
+	remove_older(path, step, keep);
+	snprintf(name, sizeof(name), "%s-best", path);
+	return best ? name_also(path, name) : TRAIN_OK;
+}
+
+int train_keep(const struct train_rank *t, uint64_t step, double accuracy, double loss)
+{
+	const struct train_config *c = t->config;
+	double value = t->data->plays ? -accuracy : loss;
+	char json[PATH_MAX + 16], text[160];
+	bool best;
+	int n, rc;
+
+	snprintf(json, sizeof(json), "%s-best.json", c->save);
+	best = is_best(t, json, value);
+	rc = keep_file(c->save, step, c->keep, best);
+	if (!rc && c->export)
+		rc = keep_file(c->export, step, c->keep, best);
+	if (rc || !best)
+		return rc;
+	n = snprintf(text, sizeof(text), "{\"step\":%" PRIu64 ",\"loss\":%.9g,\"accuracy\":%.6f}\n",
+		     step, value, accuracy);
+	if (!tool_file_write(json, text, (size_t)n))
+		return TRAIN_OK;
+	return train_fail(TRAIN_UNWRITTEN, "--keep: %s cannot be written: %m", json);
 }

@@ -1,7 +1,8 @@
 /*
  * keep.h - the checkpoints that stay: the last ones and the best (--keep)
  *
- * FILE is the newest checkpoint, FILE-STEP and FILE-best are further names (hard links) of it, so nothing is copied.
+ * FILE is the newest checkpoint, FILE-STEP and FILE-best are further names (hard links) of it, so nothing is copied; so
+ * are those of --export.
  * FILE-best.json has the step and the loss of the best, for a training that is resumed. Called by train.c, on rank 0.
  */
 #ifndef TRAIN_KEEP_H

@@ -259,25 +259,28 @@ static int note_unwritten(struct train_progress *p, int rc, bool last)
 	return TRAIN_OK;
 }
 
-/* Writes a checkpoint, and lets further ranks join from it. */
-static int save(struct train_rank *t, struct train_progress *p, bool last,
-		const struct train_step_record *record)
+/* Writes the checkpoint and the export that are due, and lets further ranks join from the checkpoint. */
+static int write_files(struct train_rank *t, struct train_progress *p, struct train_break due,
+		       const struct train_step_record *record)
 {
-	uint64_t begin = train_time_ns();
-	int rc = train_checkpoint_save(t, t->config->save, record->step);
-	int32_t written;
+	uint64_t begin = train_time_ns(), step = record->step;
+	int rc = due.save ? train_checkpoint_save(t, t->config->save, step) : TRAIN_OK;
+	int32_t saved = due.save && !rc;
 
-	if (!rc && t->config->keep && train_is_lead(t))
-		rc = train_keep(t, record->step, record->accuracy, record->test_loss);
-	p->unwritten[0] = '\0';
-	written = !rc;
-	rc = note_unwritten(p, rc, last);
-	if (!rc && (t->config->mesh || t->config->grow)) /* all continue from this file */
-		rc = train_check(tuttiBcast(&written, 1, tuttiInt32, 0, t->world, NULL), t->world);
-	if (!rc && written)
-		t->saved = record->step;
+	if (due.save || due.export)
+		p->unwritten[0] = '\0';
+	rc = note_unwritten(p, rc, due.last);
+	if (!rc && due.export)
+		rc = note_unwritten(p, train_export(t, step), due.last);
+	if (!rc && saved && t->config->keep && train_is_lead(t) && !p->unwritten[0])
+		rc = note_unwritten(p, train_keep(t, step, record->accuracy, record->test_loss),
+				    due.last);
+	if (!rc && due.save && (t->config->mesh || t->config->grow)) /* all continue from it */
+		rc = train_check(tuttiBcast(&saved, 1, tuttiInt32, 0, t->world, NULL), t->world);
+	if (!rc && saved)
+		t->saved = step;
 	p->save_ns += train_time_ns() - begin;
-	return !rc && written && t->config->grow && !last ? train_grow(t) : rc;
+	return !rc && saved && t->config->grow && !due.last ? train_grow(t) : rc;
 }
 
 /* Where workers go on without dead ones, the first that is alive writes the metrics. */
@@ -314,10 +317,8 @@ static int between_steps(struct train_rank *t, struct train_progress *p, struct 
 	p->evaluate_ns += train_time_ns() - begin;
 	if (!rc && due.evaluate)
 		rc = check_loss(t, record->step, record->test_loss);
-	if (!rc && due.save)
-		rc = save(t, p, due.last, record);
-	if (!rc && due.export)
-		rc = note_unwritten(p, train_export(t, record->step), true);
+	if (!rc)
+		rc = write_files(t, p, due, record);
 	if (settles && !due.last && t->strategy->unsettle)
 		t->strategy->unsettle(t, why);
 	if (!rc)
@@ -339,10 +340,10 @@ static struct train_break break_after(const struct train_rank *t, uint64_t step,
 	struct train_break due = {
 		.evaluate = last || train_evaluation_due(t, step),
 		.save = t->config->save && (last || train_checkpoint_due(t, step)),
-		.export = last && t->config->export,
 		.last = last,
 	};
 
+	due.export = t->config->export && (last || due.save);
 	due.evaluate |= due.save && t->config->keep; /* the best has a loss */
 	due.check = last || (local ? due.evaluate : check && step % check == 0);
 	return due;

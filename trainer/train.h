@@ -1,7 +1,18 @@
 /*
  * train.h - the training loop, from the first step to the last
  *
- * Called by job.c; calls the strategy, the sampler, replicas.c, checkpoint.c and metrics.c.
+ * Called by job.c; calls the strategy, the sampler, replicas.c, checkpoint.c and metrics.c. The way of one step, where a
+ * strategy sums gradients:
+ *
+ *	find_samples            the rows of the batch that this rank computes       data/sampler.c
+ *	strategy->step          one file for each strategy                          strategy/strategy_NAME.c
+ *	    train_gradient      forward, loss and backward of all layers            rank/gradient.c, model/model.c
+ *	                        of a stage: by its list of the schedule             rank/pipeline_run.c, schedules/
+ *	    train_sum_gradients or buckets, as soon as they are final               strategy/gradient_sum.c, bucket_sums.c
+ *	    train_descend       the optimizer                                       rank/optimizer.c
+ *	train_read_tail         the loss, summed with the gradients                 rank/gradient.c
+ *	between_steps           what is due: check, evaluation, checkpoint, metrics
+ *	recover                 after a death: the survivors go on                  strategy/survive.c
  */
 #ifndef TRAIN_H
 #define TRAIN_H

@@ -99,6 +99,21 @@ claim "a transformer's file has its hash" eval '[ "$(head -n 1 "$out/log")" = "$
 wrong 'would be replaced by one' --export /dev/null
 wrong 'give a file that can be written' --np 2 --export "$out/none/x"
 
+# With --keep, the exports of the last checkpoints and of the best one stay
+mkdir "$out/kept"
+run 60 "${net[@]}" --np 2 --steps 8 --save "$out/kept/ck" --save-every 2 --keep 2 --export "$out/kept/x"
+hash=$(field hash)
+claim "--keep 2 keeps two exports and the best beside their checkpoints" \
+	eval '[ "$(cd "$out/kept" && echo *)" = "ck ck-6 ck-8 ck-best ck-best.json x x-6 x-8 x-best" ]'
+python3 "$out/read_safetensors" "$out/kept/x-8" >"$out/log" 2>"$out/err"
+claim "... of which the last one has the hash of the training" eval '[ "$(head -n 1 "$out/log")" = "$hash mlp:24,20 8" ]'
+run 60 "${net[@]}" --evaluate --resume "$out/kept/ck-6"
+hash=$(field hash)
+python3 "$out/read_safetensors" "$out/kept/x-6" >"$out/log" 2>"$out/err"
+claim "... and the one before that of its checkpoint" eval '[ "$(head -n 1 "$out/log")" = "$hash mlp:24,20 6" ]'
+run 60 "${net[@]}" --np 4 --mesh data=2,pipeline=2 --steps 8 --save "$out/kept/ck" --save-every 2 --export "$out/y"
+claim "... from a mesh, too" cmp "$out/y" "$out/kept/x-8"
+
 # ---- TensorBoard -----------------------------------------------------------------------------------------------------
 
 run 60 "${net[@]}" --np 2 --tensorboard "$out/events" --metrics "$out/csv" --eval-every 2
