@@ -318,6 +318,30 @@ static void print_table(const struct advice *a)
 	printf("\n");
 }
 
+/* The order of mesh_order.c, and its reason, for the axes that were measured. */
+static void print_placement(const struct advice *a)
+{
+	int tensor = 1, stages = 1;
+
+	for (int i = 0; i < a->layouts; i++) {
+		const struct layout *l = &a->layout[i];
+
+		tensor = is_measured(a, i) && l->tensor > tensor ? l->tensor : tensor;
+		stages = is_measured(a, i) && l->pipeline > stages ? l->pipeline : stages;
+	}
+	if (tensor > 1)
+		printf("ranks of a tensor group belong on one host: they wait for each other in every "
+		       "pair of layers, here %.3f ms a step for each further rank\n",
+		       a->factor[4]);
+	if (stages > 1)
+		printf("stages come next: each sends one message for every micro-batch, here %.3f ms\n",
+		       a->factor[3]);
+	if (tensor * stages > 1)
+		printf("replicas may be on other hosts: they add up gradients once a step, here %.3f ms "
+		       "for each further one\n",
+		       a->factor[2]);
+}
+
 /* checked: the first layout that was measured after the fit; -1: none */
 static void print_advice(const struct advice *a, int best, int checked)
 {
@@ -335,6 +359,7 @@ static void print_advice(const struct advice *a, int best, int checked)
 		printf("use one device: no %s up to %d%s takes less than %g of its %.3f ms a step\n",
 		       a->mesh ? "layout of" : "number of ranks", a->ranks, a->mesh ? " ranks" : "",
 		       GAIN, a->point[0].measured);
+	print_placement(a);
 	for (int i = 0; i < a->layouts; i++)
 		if (a->layout[i].checked)
 			printf("check: %s%s, which the fit had not seen, take %.3f ms, predicted "

@@ -237,6 +237,8 @@ claim "... of layouts it lists those of up to 2 stages and 2 tensor ranks, since
 	[ "$(sed -n 's/^ *data=\([0-9]\),pipeline=\([0-9]\),tensor=\([0-9]\) .*/\1\2\3/p' "$out/log" | tr '\n' ' ')" = \
 	"111 211 411 112 212 121 221 122 " ]
 claim "... and checks the fit with two of them" [ "$(grep -c '^check: data=' "$out/log")" = 2 ]
+claim "... and says which ranks belong on one host: those of a tensor group first, then stages" \
+	[ "$(sed -n 's/^\(ranks of a tensor group\|stages\|replicas\) .*, here [0-9.]* ms.*/\1/p' "$out/log" | xargs)" = "ranks of a tensor group stages replicas" ]
 run 60 "${layouts[@]}" --np 2 --mesh data=2
 claim "--advise of one mesh: status 2" ended 2 'but --mesh any'
 within_a_fifth() { awk -v a="$(field measured_ms)" -v b="$(field predicted_ms)" 'BEGIN { exit !(a > 0 && b > 0.8 * a && b < 1.2 * a) }'; }
