@@ -84,17 +84,13 @@ static int hash_stages(struct train_rank *t, float *host, uint64_t *ret_hash)
 
 int train_replicas_check(struct train_rank *t, uint64_t step, uint64_t *ret_hash)
 {
-	size_t bytes = t->model.parameters * sizeof(float);
-	float *host = malloc(bytes);
+	float *host = train_parameters_download(t);
 	uint64_t hash, most[2];
 	int rc;
 
-	if (!host)
-		return train_fail(TRAIN_FAILED, "no memory to check %zu bytes of parameters",
-				  bytes);
-	t->device.ops->get(&t->device, host, t->parameters, bytes);
 	flip_if_asked(t, step, host);
-	hash = train_hash(host, bytes);
+	hash = train_hash(host, t->model.parameters * sizeof(*host));
+	flip_if_asked(t, step, host); /* back */
 	most[0] = hash; /* the maximum of the complements is the complement of the minimum */
 	most[1] = ~hash;
 	rc = train_check(tuttiAllReduce(most, most, 2, tuttiUint64, tuttiMax, t->comm, NULL),
@@ -103,7 +99,6 @@ int train_replicas_check(struct train_rank *t, uint64_t step, uint64_t *ret_hash
 		rc = name_ranks(t, step, hash);
 	if (!rc && t->pipeline)
 		rc = hash_stages(t, host, &hash);
-	free(host);
 	if (!rc)
 		*ret_hash = hash;
 	return rc;

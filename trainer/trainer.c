@@ -9,6 +9,7 @@
 #include "trainer/rank/tensor_sum.h"
 #include "trainer/rank/user_model.h"
 #include "trainer/settings_match.h"
+#include "trainer/strategy/sparse_rows.h"
 #include "trainer/strategy/strategy.h"
 
 #include <stdlib.h>
@@ -115,6 +116,31 @@ static int open_model(struct train_rank *t)
 	return train_model_open(&t->model, c->model, &t->device, &size);
 }
 
+/* Where the strategy allows, gradients have only the rows of a sparse table that a batch touches. */
+static int open_touched(struct train_rank *t)
+{
+	size_t rows = train_sparse_rows(t), most = t->leaves.batch * t->data->positions;
+	bool has = t->strategy->touched_rows && !t->pipeline && !t->device.ops->separate_memory;
+
+	/* what follows the table in a sum over equal parts begins behind them (bucket_sums.c) */
+	if (!has || rows < most + (size_t)t->nranks || train_is_server(t))
+		return TRAIN_OK;
+	t->model.touched = malloc(most * sizeof(*t->model.touched));
+	return t->model.touched
+		       ? TRAIN_OK
+		       : train_fail(TRAIN_FAILED, "no memory for the rows of %zu characters", most);
+}
+
+/* Floats of a node of the gradient that the table's untouched rows do not have. */
+static size_t untouched(const struct train_rank *t)
+{
+	const struct train_tensor *table = t->model.tensors;
+
+	return t->model.touched
+		       ? table->count - t->leaves.batch * t->data->positions * table->columns
+		       : 0;
+}
+
 /* Checks --mem-cap. */
 static int check_memory(struct train_rank *t)
 {
@@ -127,7 +153,8 @@ static int check_memory(struct train_rank *t)
 	if (train_is_server(t)) /* serves the workers from now on */
 		return TRAIN_OK;
 	t->bytes = t->strategy->kept ? t->strategy->kept(t)
-				     : (1 + arrays) * t->model.parameters + nodes * t->sum.stride;
+				     : (1 + arrays) * t->model.parameters +
+					       nodes * (t->sum.stride - untouched(t));
 	t->bytes *= sizeof(float);
 	rc = train_check(tuttiAllReduce(&t->bytes, &t->bytes, 1, tuttiUint64, tuttiMax, comm, NULL),
 			 comm);
@@ -182,6 +209,8 @@ int train_rank_open(struct train_rank *t, const struct train_config *config,
 	if (!rc && config->mesh)
 		rc = train_pipeline_open(t);
 	if (!rc)
+		rc = open_touched(t);
+	if (!rc)
 		rc = train_checkpoint_resume(t);
 	if (!rc)
 		rc = train_fault_check_steps(t);
@@ -206,6 +235,7 @@ void train_rank_close(struct train_rank *t)
 	}
 	train_rollout_close(t);
 	free(t->labels);
+	free(t->model.touched);
 	free(t->resumed_state);
 	free(t->resumed_own);
 	train_timeline_close(&t->timeline);

@@ -72,8 +72,26 @@ varied "--np 3 --ps 2 --strategy ps-sync --eval-every 3" --np 3 --strategy reduc
 varied "--np 3 --ps 2 --strategy ps-sync --canonical tree --device sim" --canonical tree
 varied "--ps 3 --strategy ps-async --np 1" --strategy one
 varied "--ps 3 --strategy ps-strategy --np 1 --momentum 0" --strategy one --momentum 0
+varied "--np 3 --canonical tree --bucket-kb 1" --canonical tree --np 3 --device sim
+varied "--np 3 --canonical tree --optimizer adamw --lr 0.01" --canonical tree --np 3 --zero 1 --optimizer adamw --lr 0.01
 run 60 "${net[@]}" --np 2 --ps 1 --strategy ps-sync --canonical tree --steps 2 --save "$out/ck"
 varied "--np 3 --ps 2 --strategy ps-sync --canonical tree --resume $out/ck" --canonical tree
+# ---- memory: parameters and momentum are whole tables, a gradient has the touched rows -----------------------------------------
+
+command -v python3 >/dev/null && for how in "--strategy one" "--np 3"; do
+	memory() {   # ROWS: KiB that the process takes at most
+		limit 60 python3 -c 'import resource, subprocess, sys
+subprocess.run(sys.argv[1:], check=True, stdout=subprocess.DEVNULL)
+print(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss)' "$prog" "${net[@]}" --model "embed:${1}x64" $how --canonical tree
+	}
+	less=$(memory 20000) more=$(memory 220000) table=$((200000 * 64 * 4 / 1024))
+	claim "$how: 200000 further rows of $table KiB take $((more - less)) KiB, less than 2.5 times as much" \
+		[ "$less" -gt 0 -a $((more - less)) -gt "$table" -a $((more - less)) -lt $((table * 5 / 2)) ]
+done
+run 60 "${net[@]}" --strategy one --model embed:20000x8
+claim "... so does the figure in the result, and --mem-cap" \
+	is rank_bytes $((4 * (3 * $(number) - 20000 * 8 + 20 * 16 * 8 + 2)))
+
 run 60 "${net[@]}" --np 2 --model embed:3000
 claim "a shape that is none is refused" ended 2 'not ROWSxWIDTH'
 

@@ -61,12 +61,14 @@ static void choose_rows(struct embed_sum *s, size_t vectors, uint32_t *chosen)
 		chosen[i] = (uint32_t)train_rows_find(s->touched, s->table.rows, chosen[i]);
 }
 
-/* Leaves are summed over the touched rows alone; the sums are spread over the table at the end. */
+/* Leaves are summed over the touched rows alone; the sums are spread over the table at the end, unless the gradient
+ * has these rows only. */
 static int embed_backward_weights(const struct train_pass *p, const struct train_leaf_sum *sum,
 				  float *gradients, const struct train_ready *ready)
 {
 	const struct train_embedding *whole = &p->layer->embedding;
-	struct train_device *d = p->model->device;
+	struct train_model *m = p->model;
+	struct train_device *d = m->device;
 	size_t vectors = p->rows * p->layer->positions, floats;
 	uint32_t *chosen = malloc((2 * vectors + 1) * sizeof(*chosen));
 	struct embed_sum s = { .pass = p };
@@ -77,9 +79,13 @@ static int embed_backward_weights(const struct train_pass *p, const struct train
 	choose_rows(&s, vectors, chosen);
 	floats = (s.table.rows + (whole->places ? whole->length : 0)) * whole->width;
 	train_leaves_each(sum, p->rows, floats, weights_leaf, &s, gradients);
-	for (size_t i = 0; s.touched && i < (sum ? sum->nodes : 1); i++)
+	for (size_t i = 0; s.touched && !m->touched && i < (sum ? sum->nodes : 1); i++)
 		d->ops->embed_spread(d, whole, s.table.rows, s.touched,
 				     gradients + (sum ? i * sum->stride : 0));
+	if (m->touched) { /* a batch cannot touch all rows */
+		m->ntouched = s.table.rows;
+		memcpy(m->touched, s.touched, m->ntouched * sizeof(*m->touched));
+	}
 	free(chosen);
 	return train_ready_notify(ready, 0);
 }

@@ -86,6 +86,10 @@ struct train_model {
 	/* of all stages, uncut: with offsets and counts in the whole array */
 	struct train_tensor *whole_tensors;
 	size_t nwhole, whole_parameters;
+	/* Of a sparse table a gradient has only the rows that a pass touches, ascending, where the table begins; the rest
+	 * of its place is never touched, so it takes no memory. NULL: a gradient has the whole table. */
+	uint32_t *touched; /* [rows of a whole batch] */
+	size_t ntouched;
 	float *scratch;                 /* device memory that the layers share during a pass */
 	struct train_activations whole; /* of all layers and max_rows samples; not if it is cut */
 };

@@ -10,6 +10,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+enum { ZEROS = 16384 }; /* floats that have no gradient, at once */
+
 void train_load(struct train_rank *t, const struct train_set *set, const uint32_t *samples,
 		size_t rows)
 {
@@ -129,20 +131,54 @@ void train_read_tail(struct train_rank *t, float ret_tail[TRAIN_TAIL])
 		memcpy(ret_tail, tail, TRAIN_TAIL * sizeof(*tail));
 }
 
+/* Updates count parameters from `at` on. */
+static void update(struct train_rank *t, float scale, size_t at, size_t count,
+		   const float *gradient)
+{
+	train_optimizer_update(t, &(struct train_update){
+					  .on = &t->device,
+					  .count = count,
+					  .scale = scale,
+					  .gradient = gradient,
+					  .state = t->state + at,
+					  .stride = t->model.parameters,
+					  .weight = t->parameters + at,
+				  });
+}
+
+/* Of a table the gradient has the touched rows; that of the others is 0, but they may have momentum. */
+static void descend_rows(struct train_rank *t, float scale)
+{
+	static const float zeros[ZEROS];
+	const struct train_model *m = &t->model;
+	size_t width = m->tensors[0].columns, table = m->tensors[0].count, at = 0;
+
+	for (size_t i = 0; i <= m->ntouched; i++) {
+		size_t end = i < m->ntouched ? m->touched[i] * width : table;
+
+		for (size_t count; at < end; at += count) {
+			count = end - at < ZEROS ? end - at : ZEROS;
+			update(t, scale, at, count, zeros);
+		}
+		if (i < m->ntouched)
+			update(t, scale, at, width, t->gradients + i * width);
+		at = end + width;
+	}
+	update(t, scale, table, m->parameters - table, t->gradients + table);
+}
+
 void train_descend(struct train_rank *t, size_t samples)
 {
+	float scale = train_mean_scale(t, samples);
+
+	if (t->model.touched) {
+		descend_rows(t, scale);
+		return;
+	}
 	if (t->comm_buffer != t->gradients)
 		t->device.ops->put(&t->device, t->gradients, t->comm_buffer,
 				   t->model.parameters * sizeof(float));
-	train_optimizer_update(t, &(struct train_update){
-					  .on = &t->device,
-					  .count = t->model.parameters,
-					  .scale = train_mean_scale(t, samples),
-					  .gradient = t->gradients,
-					  .state = t->state,
-					  .stride = t->model.parameters,
-					  .weight = t->parameters,
-				  });
+	update(t, scale, 0, t->model.parameters, t->gradients);
 }
 
 void train_add_exposed(struct train_rank *t, uint64_t since_ns)

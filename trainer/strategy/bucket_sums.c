@@ -36,7 +36,7 @@ struct train_buckets {
 
 static size_t sparse_end(const struct train_buckets *b)
 {
-	return b->rows.merge.rows * b->rows.merge.width;
+	return b->rows.dense_at;
 }
 
 /* The begin of the bucket that ends at `end`. */

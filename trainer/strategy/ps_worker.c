@@ -146,6 +146,38 @@ void train_ps_close(struct train_rank *t, struct train_ps *ps)
 
 /* ---- push and pull -------------------------------------------------------------------------- */
 
+/* Row i of a gradient that has touched rows only, if it is not 0 and the server has it; *ret_row: its number there. */
+static bool has_row(const struct train_rank *t, const struct train_ps *ps, int server,
+		    const float *node, size_t i, uint32_t *ret_row)
+{
+	size_t width = train_sparse_width(t);
+
+	return !train_row_is_zero(node + i * width, width) &&
+	       train_shards_rows(&ps->shards, server, width, &t->model.touched[i], 1, ret_row);
+}
+
+/* The same as pack for a gradient that has touched rows only. */
+static size_t pack_touched(const struct train_rank *t, const struct train_ps *ps, int server,
+			   const float *node, float *to)
+{
+	size_t width = train_sparse_width(t), table = ps->shards.rows[server] * width;
+	uint32_t *number = (uint32_t *)to, n = 0, row;
+	float *at;
+
+	for (size_t i = 0; i < t->model.ntouched; i++)
+		if (has_row(t, ps, server, node, i, &row))
+			number[1 + n++] = row;
+	number[0] = n;
+	at = to + 1 + n;
+	for (size_t i = 0; i < t->model.ntouched; i++)
+		if (has_row(t, ps, server, node, i, &row)) {
+			memcpy(at, node + i * width, width * sizeof(*at));
+			at += width;
+		}
+	train_shards_pack_from(&ps->shards, server, table, node, at);
+	return (size_t)(at - to) + ps->shards.count[server] - table;
+}
+
 /* Packs a node for a server: of a sparse table its rows. Returns the number of floats. */
 static size_t pack(struct train_rank *t, struct train_ps *ps, int server, const float *node,
 		   float *to)
@@ -157,6 +189,8 @@ static size_t pack(struct train_rank *t, struct train_ps *ps, int server, const 
 		train_shards_pack(&ps->shards, server, node, to);
 		return count;
 	}
+	if (t->model.touched)
+		return pack_touched(t, ps, server, node, to);
 	train_shards_pack(&ps->shards, server, node, shard);
 	table = rows * train_sparse_width(t);
 	words = train_rows_pack(shard, rows, train_sparse_width(t), (uint32_t *)to);
@@ -194,8 +228,9 @@ uint64_t train_ps_push_bytes(struct train_rank *t, const struct train_ps *ps,
 
 	for (size_t i = 0; i < nodes && ps->sparse;
 	     i++) /* a server's message has a number of rows */
-		words += train_rows_pack(gradients + i * stride, table->rows, table->columns,
-					 NULL) -
+		words += train_rows_pack(gradients + i * stride,
+					 t->model.touched ? t->model.ntouched : table->rows,
+					 table->columns, NULL) -
 			 1 + (size_t)ps->shards.servers - table->count;
 	return words * sizeof(float);
 }

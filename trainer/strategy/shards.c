@@ -160,11 +160,21 @@ size_t train_shards_place(const struct train_shards *s, int server, size_t at)
 
 void train_shards_pack(const struct train_shards *s, int server, const float *array, float *shard)
 {
+	train_shards_pack_from(s, server, 0, array, shard);
+}
+
+void train_shards_pack_from(const struct train_shards *s, int server, size_t from,
+			    const float *array, float *shard)
+{
 	for (size_t i = 0; i < s->pieces; i++) {
-		if (s->piece[i].server != server)
+		const struct train_shard_piece *p = &s->piece[i];
+		size_t skipped = from < p->count ? from : p->count, left = p->count - skipped;
+
+		if (p->server != server)
 			continue;
-		memcpy(shard, array + s->piece[i].at, s->piece[i].count * sizeof(*shard));
-		shard += s->piece[i].count;
+		memcpy(shard, array + p->at + skipped, left * sizeof(*shard));
+		shard += left;
+		from -= skipped;
 	}
 }
 

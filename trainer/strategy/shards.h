@@ -43,9 +43,11 @@ size_t train_shards_place(const struct train_shards *s, int server, size_t at);
 
 /* Copy between the array and one server's shard. */
 void train_shards_pack(const struct train_shards *s, int server, const float *array, float *shard);
+void train_shards_pack_from(const struct train_shards *s, int server, size_t from,
+			    const float *array, float *shard);
 void train_shards_unpack(const struct train_shards *s, int server, const float *shard,
 			 float *array);
-/* The floats of the shard from `from` on alone, which shard[0] begins with. */
+/* _from: the floats of the shard from `from` on alone, which shard[0] begins with. */
 void train_shards_unpack_from(const struct train_shards *s, int server, size_t from,
 			      const float *shard, float *array);
 

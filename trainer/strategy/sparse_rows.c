@@ -44,7 +44,7 @@ size_t train_touched_rows(const struct train_rank *t, const struct train_batch *
 	return train_rows_sort(row, n);
 }
 
-static bool is_zero(const float *row, size_t width)
+bool train_row_is_zero(const float *row, size_t width)
 {
 	for (size_t k = 0; k < width; k++) {
 		uint32_t bits;
@@ -61,7 +61,7 @@ size_t train_rows_pack(const float *table, size_t rows, size_t width, uint32_t *
 	uint32_t n = 0, *to;
 
 	for (size_t row = 0; row < rows; row++)
-		if (!is_zero(table + row * width, width) && ++n && message)
+		if (!train_row_is_zero(table + row * width, width) && ++n && message)
 			message[n] = (uint32_t)row;
 	if (!message)
 		return 1 + n * (1 + width);
@@ -169,6 +169,9 @@ int train_row_sums_open(struct train_rank *t, struct train_row_sums *s)
 		.rows = rows - rows % ranks, /* buckets are multiples of the ranks */
 		.width = train_sparse_width(t),
 	};
+	s->dense_at = s->merge.rows * s->merge.width;
+	if (t->model.touched)
+		s->merge.rows = rows;
 	s->capacity = nodes + vectors * (1 + s->merge.width);
 	s->received = malloc(s->capacity * sizeof(*s->received));
 	s->words = calloc(2 * ranks, sizeof(*s->words));
@@ -187,6 +190,19 @@ void train_row_sums_close(struct train_row_sums *s)
 	*s = (struct train_row_sums){ 0 };
 }
 
+/* Packs a node of this worker. Returns the number of words. */
+static size_t pack_node(const struct train_rank *t, const struct train_row_merge *m,
+			const float *node, uint32_t *message)
+{
+	const uint32_t *touched = t->model.touched;
+	size_t words = train_rows_pack(node, touched ? t->model.ntouched : m->rows, m->width,
+				       message);
+
+	for (uint32_t i = 1; touched && i <= message[0]; i++)
+		message[i] = touched[message[i]];
+	return words;
+}
+
 /* Allgathers the packed nodes of all workers. */
 static int gather(struct train_rank *t, struct train_row_sums *s)
 {
@@ -195,8 +211,8 @@ static int gather(struct train_rank *t, struct train_row_sums *s)
 	int rc;
 
 	for (size_t i = 0; i < t->sum.nodes; i++)
-		words += train_rows_pack(t->comm_buffer + i * t->sum.stride, s->merge.rows,
-					 s->merge.width, s->received + words);
+		words += pack_node(t, &s->merge, t->comm_buffer + i * t->sum.stride,
+				   s->received + words);
 	rc = train_check(tuttiAllGather(&words, s->words, 1, tuttiUint64, t->comm, NULL), t->comm);
 	for (int r = 0; r < t->nranks && !rc; r++) {
 		s->at[r] = all;
@@ -240,13 +256,19 @@ static int read_lists(struct train_rank *t, struct train_row_sums *s)
 
 int train_row_sums_make(struct train_rank *t, struct train_row_sums *s)
 {
-	size_t width = s->merge.width, row;
+	size_t width = s->merge.width, n = 0, row;
+	uint32_t *touched = t->model.touched;
 	const float *sum;
 	int rc = gather(t, s);
 
 	if (!rc)
 		rc = read_lists(t, s);
-	while (!rc && (sum = train_row_merge_next(&s->merge, &row)))
-		memcpy(t->comm_buffer + row * width, sum, width * sizeof(*sum));
+	for (; !rc && (sum = train_row_merge_next(&s->merge, &row)); n++) {
+		memcpy(t->comm_buffer + (touched ? n : row) * width, sum, width * sizeof(*sum));
+		if (touched)
+			touched[n] = (uint32_t)row;
+	}
+	if (touched)
+		t->model.ntouched = n;
 	return rc;
 }

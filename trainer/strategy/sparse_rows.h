@@ -22,6 +22,9 @@ size_t train_sparse_width(const struct train_rank *t);
 size_t train_touched_rows(const struct train_rank *t, const struct train_batch *batch,
 			  uint32_t *row);
 
+/* True if all floats of a row are 0, without sign. */
+bool train_row_is_zero(const float *row, size_t width);
+
 /* Packs the rows that are not 0. message has place for 1 + rows * (1 + width) words, of which the last may
  * be the table itself, or is NULL. Returns the number of words. */
 size_t train_rows_pack(const float *table, size_t rows, size_t width, uint32_t *message);
@@ -65,6 +68,7 @@ struct train_row_sums {
 	uint32_t *received;           /* packed nodes of all workers */
 	size_t *words, *at;           /* [workers], in received */
 	size_t capacity;              /* words of received */
+	size_t dense_at;              /* the floats of a node from here on are summed otherwise */
 	struct train_row_merge merge; /* rows 0: there is no table */
 };
 
@@ -73,7 +77,8 @@ int train_row_sums_open(struct train_rank *t, struct train_row_sums *s);
 void train_row_sums_close(struct train_row_sums *s);
 
 /* The first merge.rows rows of comm_buffer's first node = the sums over all workers, in the order of
- * --canonical or of ranks: an allgather of packed nodes. Returns 0 | TRAIN_FAILED. */
+ * --canonical or of ranks: an allgather of packed nodes. Where a gradient has touched rows only, the model's touched and
+ * the rows are those of all workers. Returns 0 | TRAIN_FAILED. */
 int train_row_sums_make(struct train_rank *t, struct train_row_sums *s);
 
 #endif

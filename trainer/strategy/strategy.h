@@ -40,6 +40,8 @@ struct train_strategy_ops {
 	bool local_replicas;
 	bool plays;  /* learns from an environment (rank/rollout.h), not from data */
 	bool leaves; /* supports sums over leaves (--canonical) */
+	/* reads of a sparse table's gradient only the rows that it has (struct train_model's touched) */
+	bool touched_rows;
 	/* comm_buffer is used by library calls and comm_device's operations only, so it may be
 	 * device memory */
 	bool collectives_only;

@@ -149,6 +149,7 @@ const struct train_strategy_ops train_strategy_mirrored = {
 	.help = "a replica on every rank; gradients are allreduced in every step",
 	.leaves = true,
 	.collectives_only = true,
+	.touched_rows = true,
 	.open = mirrored_open,
 	.close = mirrored_close,
 	.step = mirrored_step,

@@ -36,6 +36,7 @@ const struct train_strategy_ops train_strategy_one = {
 	.leaves = true,
 	.collectives_only = true,
 	.no_shrink = "one has a single rank, and no rank survives its death; use --save-every",
+	.touched_rows = true,
 	.open = one_open,
 	.step = one_step,
 };

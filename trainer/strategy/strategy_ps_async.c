@@ -91,6 +91,7 @@ const struct train_strategy_ops train_strategy_ps_async = {
 	.fault_tolerant = true,
 	.no_shrink = "ps-async always continues without dead workers, and never without servers; "
 		     "omit the option",
+	.touched_rows = true,
 	.open = async_open,
 	.close = async_close,
 	.step = async_step,

@@ -88,6 +88,7 @@ const struct train_strategy_ops train_strategy_ps_sync = {
 	.no_shrink =
 		"ps-sync's servers wait for every worker; use mirrored, which gives the same bits "
 		"under --canonical, or ps-async",
+	.touched_rows = true,
 	.open = sync_open,
 	.close = sync_close,
 	.step = sync_step,
