@@ -4,7 +4,7 @@
 # No claim is about time, except that no step is faster than its straggler. TAP on standard output. Tests of each
 # system (tutti-strategies(7) names them; check_data.sh tests accuracy on Fashion-MNIST, crowds.sh many processes):
 #
-#   one                    test_trainer_models: finite differences; train.sh: the same bits twice, and on other processors
+#   one                    test_model: finite differences; train.sh: the same bits twice, and on other processors
 #   mirrored               train.sh: equal replicas, losses of one; here: bits of one, exact bytes, communication overlap
 #   reduce-to-one, hierarchical-copy       here: the bits of the library's algorithm of that name, tested by its suites
 #   libnccl.so.2           check_nccl.sh
@@ -12,7 +12,7 @@
 #   ps-sync                here: bits of reduce-to-one, exact bytes of each server, the straggler's pace, a worker's death
 #   ps-async               here: staleness, bounds over 10000 pushes (default: 2400), drops, replay, deaths of workers and of a server
 #   spare (backup workers) here: exactly k, record of the first k, replay, deaths; crowds.sh: 18 of 20 with stragglers
-#   downpour               test_downpour: computes while a fetch or a push is under way; race_downpour; here: staleness, exact bytes, deaths
+#   downpour               race_downpour: computes while a fetch or a push is under way, no race; here: staleness, exact bytes, deaths
 #   average                here: bits of both forms, 1/H of the bytes, the loss of mirrored
 #   ps-strategy            here: balanced placement, devices push once, deaths of a device and of a worker
 #   a2c, a3c               test_rollout: returns, loss; race_a3c: no race but relaxed atomics; here: bits; check_data.sh: 5 seeds
