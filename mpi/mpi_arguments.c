@@ -16,7 +16,7 @@ static int check_type(struct mpi_task *k, MPI_Datatype type)
 	char none[1];
 	int at = 0;
 
-	if (mpi_is_predefined(type))
+	if (mpi_predefined(type))
 		return MPI_SUCCESS;
 	k->raised = mpi_library()->Pack(none, 0, type, none, 0, &at, k->t->mpi);
 	return k->raised ? WRONG(MPI_ERR_TYPE, "the datatype is not committed") : MPI_SUCCESS;
@@ -32,7 +32,7 @@ static int check_buffer(struct mpi_task *k, const void *buffer, bool elements,
 		return MPI_SUCCESS;
 	if (type && *type == mpi_library()->MPI_DATATYPE_NULL)
 		return WRONG(MPI_ERR_TYPE, "the datatype is MPI_DATATYPE_NULL");
-	if (!buffer && (!type || mpi_is_predefined(*type)))
+	if (!buffer && (!type || mpi_predefined(*type)))
 		return WRONG(MPI_ERR_BUFFER, "the buffer is NULL");
 	return type ? check_type(k, *type) : MPI_SUCCESS;
 }

@@ -1,5 +1,5 @@
 /*
- * mpi_buffers.c - MPI's datatypes and operations as Tutti's, and buffers of derived types as bytes
+ * mpi_buffers.c - MPI's operations as Tutti's, and buffers of derived types as bytes
  *
  * Called by mpi_calls.c and mpi_tasks.c. Ranks may describe the same data by different types, so a copy is always taken:
  * a type that is not predefined is packed by MPI.
@@ -11,72 +11,25 @@
 
 #define PIECE (1 << 30) /* most bytes that one call of MPI packs */
 
-/* kind: i and u integers, f floats, c complex (f twice), b bytes; 0: not for reductions. */
-static char kind_of(const struct mpi_library *m, MPI_Datatype t)
-{
-	const struct {
-		MPI_Datatype type;
-		char kind;
-	} kinds[] = {
-		{ m->MPI_INT, 'i' },
-		{ m->MPI_DOUBLE, 'f' },
-		{ m->MPI_FLOAT, 'f' },
-		{ m->MPI_LONG, 'i' },
-		{ m->MPI_UNSIGNED, 'u' },
-		{ m->MPI_UNSIGNED_LONG, 'u' },
-		{ m->MPI_LONG_LONG, 'i' },
-		{ m->MPI_UNSIGNED_LONG_LONG, 'u' },
-		{ m->MPI_SIGNED_CHAR, 'i' },
-		{ m->MPI_UNSIGNED_CHAR, 'u' },
-		{ m->MPI_INT8_T, 'i' },
-		{ m->MPI_INT32_T, 'i' },
-		{ m->MPI_INT64_T, 'i' },
-		{ m->MPI_UINT8_T, 'u' },
-		{ m->MPI_UINT32_T, 'u' },
-		{ m->MPI_UINT64_T, 'u' },
-		{ m->MPI_AINT, 'i' },
-		{ m->MPI_OFFSET, 'i' },
-		{ m->MPI_INTEGER, 'i' },
-		{ m->MPI_REAL, 'f' },
-		{ m->MPI_DOUBLE_PRECISION, 'f' },
-		{ m->MPI_C_FLOAT_COMPLEX, 'c' },
-		{ m->MPI_C_DOUBLE_COMPLEX, 'c' },
-		{ m->MPI_COMPLEX, 'c' },
-		{ m->MPI_DOUBLE_COMPLEX, 'c' },
-		{ m->MPI_BYTE, 'b' },
-	};
-
-	for (size_t i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++)
-		if (kinds[i].type == t)
-			return kinds[i].kind;
-	return 0;
-}
-
-bool mpi_is_predefined(MPI_Datatype t)
-{
-	const struct mpi_library *m = mpi_library();
-
-	return kind_of(m, t) || t == m->MPI_DATATYPE_NULL || t == m->MPI_CHAR ||
-	       t == m->MPI_SHORT || t == m->MPI_UNSIGNED_SHORT || t == m->MPI_INT16_T ||
-	       t == m->MPI_UINT16_T;
-}
-
 static bool op_of(const struct mpi_library *m, MPI_Op op, tuttiRedOp_t *ret_op)
 {
-	const struct {
-		MPI_Op mpi;
-		tuttiRedOp_t op;
-	} ops[] = { { m->MPI_SUM, tuttiSum },   { m->MPI_MAX, tuttiMax },
-		    { m->MPI_MIN, tuttiMin },   { m->MPI_PROD, tuttiProd },
-		    { m->MPI_BAND, tuttiBand }, { m->MPI_BOR, tuttiBor },
-		    { m->MPI_BXOR, tuttiBxor } };
-
-	for (size_t i = 0; i < sizeof(ops) / sizeof(ops[0]); i++)
-		if (ops[i].mpi == op) {
-			*ret_op = ops[i].op;
-			return true;
-		}
-	return false;
+	if (op == m->MPI_SUM)
+		*ret_op = tuttiSum;
+	else if (op == m->MPI_MAX)
+		*ret_op = tuttiMax;
+	else if (op == m->MPI_MIN)
+		*ret_op = tuttiMin;
+	else if (op == m->MPI_PROD)
+		*ret_op = tuttiProd;
+	else if (op == m->MPI_BAND)
+		*ret_op = tuttiBand;
+	else if (op == m->MPI_BOR)
+		*ret_op = tuttiBor;
+	else if (op == m->MPI_BXOR)
+		*ret_op = tuttiBxor;
+	else
+		return false;
+	return true;
 }
 
 /* Elements without gaps, from their address on, can be combined where they lie. Pairs have padding
@@ -142,12 +95,14 @@ static bool reduces_by_tutti(const struct mpi_library *m, MPI_Datatype datatype,
 			     struct mpi_reduction *ret_reduction)
 {
 	struct mpi_reduction r = { .per = 1 };
-	char kind = kind_of(m, datatype);
+	const struct mpi_type *type = mpi_predefined(datatype);
+	char kind = type ? type->kind : 0;
 	bool bits;
-	int size = 0;
+	size_t size;
 
-	if (!kind || !op_of(m, op, &r.op) || m->Type_size(datatype, &size))
+	if (!kind || !op_of(m, op, &r.op))
 		return false;
+	size = type->size;
 	bits = r.op >= tuttiBand;
 	if (kind == 'b')
 		kind = bits ? 'u' : 0;
@@ -164,7 +119,7 @@ static bool reduces_by_tutti(const struct mpi_library *m, MPI_Datatype datatype,
 		r.type = size == 1 ? tuttiUint8 : size == 4 ? tuttiUint32 : tuttiUint64;
 	else
 		return false;
-	r.bytes = (size_t)size;
+	r.bytes = size;
 	*ret_reduction = r;
 	return true;
 }
@@ -177,11 +132,12 @@ static bool is_wrong(const struct mpi_library *m, MPI_Datatype datatype, MPI_Op 
 	bool sum = op == m->MPI_SUM || op == m->MPI_PROD;
 	bool most = op == m->MPI_MAX || op == m->MPI_MIN;
 	bool pair = op == m->MPI_MINLOC || op == m->MPI_MAXLOC;
+	const struct mpi_type *type = mpi_predefined(datatype);
 	int integers, addresses, types = 0, combiner;
 
 	if (!logical && !bits && !sum && !most && !pair)
 		return false;
-	switch (kind_of(m, datatype)) {
+	switch (type ? type->kind : 0) {
 	case 'i':
 	case 'u':
 		return pair;
@@ -272,7 +228,8 @@ bool mpi_side_open(struct mpi_side *s, MPI_Comm mpi, const void *user, int npart
 		   struct mpi_table counts, struct mpi_table displs, MPI_Datatype datatype,
 		   bool filled)
 {
-	const struct mpi_library *m = mpi_library();
+	const struct mpi_type *type = mpi_predefined(datatype);
+	const struct mpi_library *m;
 	MPI_Aint low = 0;
 	size_t total;
 	int size = 0;
@@ -285,14 +242,16 @@ bool mpi_side_open(struct mpi_side *s, MPI_Comm mpi, const void *user, int npart
 				.count = count,
 				.counts = counts,
 				.displs = displs };
-	if (datatype == m->MPI_DATATYPE_NULL) /* of no elements */
+	if (type) {
+		s->size = type->size;
+		s->extent = (MPI_Aint)type->size;
 		return true;
+	}
+	m = mpi_library();
 	if (m->Type_size(datatype, &size) || size < 0 /* of 2 GiB and more */ ||
 	    m->Type_get_extent(datatype, &low, &s->extent))
 		return false;
 	s->size = (size_t)size;
-	if (mpi_is_predefined(datatype))
-		return true;
 	s->packed = true;
 	total = mpi_side_start(s, nparts);
 	s->bytes = malloc(total + 1);

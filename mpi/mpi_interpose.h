@@ -9,7 +9,8 @@
  *   mpi_persistent.c  requests that start many times
  *   mpi_kept.c      arguments of calls that only start
  *   mpi_comms.c     the Tutti communicator of an MPI communicator
- *   mpi_buffers.c   datatypes and operations; data of derived types, packed
+ *   mpi_types.c     the datatypes that MPI defines
+ *   mpi_buffers.c   operations; data of derived types, packed
  *   mpi_library.c   the MPI library of the process, and what was taken (TUTTI_MPI_STATS)
  */
 #ifndef MPI_INTERPOSE_H
@@ -111,6 +112,15 @@ void mpi_free_world(void);
 /* The result of a call of Tutti as MPI's: an error goes to the communicator's error handler. */
 int mpi_result(const struct mpi_tutti *t, tuttiResult_t result);
 
+/* mpi_types.c: a type that MPI defines, of which elements lie without gaps */
+struct mpi_type {
+	MPI_Datatype handle;
+	char kind; /* i and u integers, f floats, c complex (f twice), b bytes; 0: not for reductions */
+	size_t size; /* bytes of an element; 0: of the null type */
+};
+/* NULL: a type of the program, or a pair */
+const struct mpi_type *mpi_predefined(MPI_Datatype handle);
+
 /* mpi_buffers.c */
 struct mpi_reduction {
 	int wrong; /* MPI's class of the error: the op is not for the datatype */
@@ -159,8 +169,6 @@ bool mpi_side_open(struct mpi_side *side, MPI_Comm mpi, const void *user, int np
 /* Bytes and place in `bytes` of part p. Parts of a packed side are adjacent. */
 size_t mpi_side_bytes(const struct mpi_side *side, int p);
 size_t mpi_side_start(const struct mpi_side *side, int p);
-/* A type that MPI defines, of which elements lie without gaps; or none */
-bool mpi_is_predefined(MPI_Datatype datatype);
 /* Unpack (out: the parts were received) and free. false: MPI cannot */
 bool mpi_side_close(struct mpi_side *side, bool out);
 

@@ -34,7 +34,7 @@ static bool keep_tables(struct mpi_task *k)
 
 static bool keep_type(struct mpi_task *k, MPI_Datatype *type)
 {
-	if (mpi_is_predefined(*type))
+	if (mpi_predefined(*type))
 		return true;
 	if (mpi_library()->Type_dup(*type, type))
 		return false;

@@ -16,6 +16,7 @@
 
 static struct mpi_library library;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
+static atomic_bool ready; /* library is complete */
 static bool counting;
 static const char *const libraries[] = { MPI_LIBRARIES };
 
@@ -95,11 +96,13 @@ static void load(void)
 	MPI_OPS(HANDLE)
 #undef HANDLE
 	counting = wanted && !strcmp(wanted, "1");
+	atomic_store_explicit(&ready, true, memory_order_release);
 }
 
 const struct mpi_library *mpi_library(void)
 {
-	pthread_once(&once, load);
+	if (!atomic_load_explicit(&ready, memory_order_acquire))
+		pthread_once(&once, load);
 	return &library;
 }
 
