@@ -1,9 +1,9 @@
 #!/bin/bash
-# deb.sh - Debian's packages: made by `make deb`, checked by lintian, installed on a copy of this system, and used
+# deb.sh - Debian's packages: made by `make deb`, checked by lintian, installed on a bare Debian 12, and used
 #
-# Called by tests/tiers full, from the build folder. The copy is an overlay in a mount namespace, so nothing stays. TAP.
+# Called by tests/tiers full, from the build folder. mmdebstrap makes the bare system, which has nothing but what apt needs. TAP.
 set -u
-for program in dpkg-buildpackage dh lintian unshare; do
+for program in dpkg-buildpackage dh lintian unshare mmdebstrap; do
 	command -v $program >/dev/null || { echo "no $program"; exit 77; }
 done
 tmp=$(mktemp -d) || exit 99
@@ -27,32 +27,31 @@ claim $? "lintian finds no error and no warning"
 cat >"$tmp/use" <<'INSIDE'
 set -e
 export LANG=C DEBIAN_FRONTEND=noninteractive
-dpkg -i /mnt/*.deb
+cd /mnt
+apt-get install -y --no-install-recommends ./*.deb   # and all that they depend on, from Debian
 tutti --version
 allreduce_perf --np 2 -b 64K -e 64K -c 1
-cc /mnt/allreduce.c $(pkg-config --cflags --libs tutti) -o /tmp/allreduce && ldd /tmp/allreduce | grep 'libtutti.so.0 => /lib\|libtutti.so.0 => /usr/lib'
-cc /mnt/allreduce.c -o /tmp/static $(pkg-config --cflags --static --libs tutti)
-/usr/bin/python3 -c 'import tutti; assert tutti.__file__.startswith("/usr/lib/python3/dist-packages"); assert tutti.COMM_WORLD.size == 1'
+python3 -c 'import tutti; assert tutti.__file__.startswith("/usr/lib/python3/dist-packages"); assert tutti.COMM_WORLD.size == 1'
 test -e /usr/lib/*/tutti/libnccl.so.2
-dpkg --purge $(for f in /mnt/*.deb; do dpkg-deb -f "$f" Package; done)   # packages of debug symbols are made where debugedit is
+test -e /usr/lib/*/tutti/libtutti-mpi-ompi.so
+apt-get install -y --no-install-recommends gcc libc6-dev pkg-config
+cc allreduce.c $(pkg-config --cflags --libs tutti) -o /tmp/allreduce && ldd /tmp/allreduce | grep 'libtutti.so.0 => /lib\|libtutti.so.0 => /usr/lib'
+test "$(/tmp/allreduce)" = "1 ranks are here"
+cc allreduce.c -o /tmp/static $(pkg-config --cflags --static --libs tutti)
+dpkg --purge $(for f in *.deb; do dpkg-deb -f "$f" Package; done)   # packages of debug symbols are made where debugedit is
 ! test -e /usr/bin/tutti
 INSIDE
-mkdir "$tmp/root" "$tmp/upper"
-files=$(cd packaging/deb && pwd) example=$(cd "$top_srcdir/examples" && pwd)/allreduce.c
-in_copy() {
-	mount -t tmpfs tmpfs "$tmp/upper" && mkdir "$tmp/upper/files" "$tmp/upper/work" &&
-		mount -t overlay overlay -o "lowerdir=/,upperdir=$tmp/upper/files,workdir=$tmp/upper/work" "$tmp/root" &&
-		mount -t tmpfs tmpfs "$tmp/root/mnt" && cp "$files"/*.deb "$example" "$tmp/use" "$tmp/root/mnt/" &&
-		mount -t tmpfs tmpfs "$tmp/root/tmp" && mount --rbind /proc "$tmp/root/proc" && mount --rbind /dev "$tmp/root/dev" || exit 77
-	exec chroot "$tmp/root" sh /mnt/use
+in_root() {
+	cp packaging/deb/*.deb "$top_srcdir/examples/allreduce.c" "$tmp/use" "$tmp/root/mnt/" &&
+		mount --rbind /proc "$tmp/root/proc" && mount --rbind /dev "$tmp/root/dev" && exec chroot "$tmp/root" sh /mnt/use
 }
-export -f in_copy
-export tmp files example
-unshare -m bash -c in_copy >"$tmp/out" 2>&1
-status=$?
-if [ $status = 77 ]; then
-	skip "the packages are installed, used and removed" "no overlay of the system can be mounted: $(tail -n 1 "$tmp/out")"
+export -f in_root
+export tmp top_srcdir
+what="the packages are installed on a bare Debian 12 by apt, used and removed"
+if ! mmdebstrap -q --variant=minbase bookworm "$tmp/root" http://deb.debian.org/debian >"$tmp/out" 2>&1; then
+	skip "$what" "no bare Debian: $(tail -n 1 "$tmp/out")"
 else
-	claim $status "the packages are installed, used and removed"
+	unshare -m bash -c in_root >"$tmp/out" 2>&1
+	claim $? "$what"
 fi
 done_testing
