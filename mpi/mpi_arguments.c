@@ -46,22 +46,22 @@ static int check_count(struct mpi_task *k, const void *buffer, MPI_Count count,
 }
 
 /* A part of each rank */
-static int check_counts(struct mpi_task *k, const void *buffer, struct mpi_table counts,
-			struct mpi_table displs, const MPI_Datatype *type)
+static int check_counts(struct mpi_task *k, const void *buffer, const struct mpi_table *counts,
+			const struct mpi_table *displs, const MPI_Datatype *type)
 {
 	bool elements = false;
 
-	if (!counts.at)
+	if (!counts->at)
 		return WRONG(MPI_ERR_ARG, "the table of counts is NULL");
 	for (int p = 0; p < k->t->n; p++) {
-		MPI_Count count = mpi_entry(counts, p);
+		MPI_Count count = mpi_entry(*counts, p);
 
 		if (count < 0)
 			return WRONG(MPI_ERR_COUNT, "the count of rank %d is %lld", p,
 				     (long long)count);
 		elements = elements || count;
 	}
-	if (elements && displs.width && !displs.at)
+	if (elements && displs->width && !displs->at)
 		return WRONG(MPI_ERR_ARG, "the table of displacements is NULL");
 	return check_buffer(k, buffer, elements, type);
 }
@@ -71,7 +71,7 @@ static int check_all(struct mpi_task *k, const void *buffer, const MPI_Datatype 
 {
 	const struct mpi_given *g = &k->given;
 
-	return g->counts.width ? check_counts(k, buffer, g->counts, g->displs, type)
+	return g->counts.width ? check_counts(k, buffer, &g->counts, &g->displs, type)
 			       : check_count(k, buffer, g->count, type);
 }
 
@@ -105,8 +105,9 @@ static int check_gather(struct mpi_task *k, bool gets)
 
 	if (class || (gets && g->in == MPI_IN_PLACE))
 		return class;
-	return g->in_counts.width ? check_counts(k, g->in, g->in_counts, g->in_displs, &g->in_type)
-				  : check_count(k, g->in, g->in_count, &g->in_type);
+	return g->in_counts.width
+		       ? check_counts(k, g->in, &g->in_counts, &g->in_displs, &g->in_type)
+		       : check_count(k, g->in, g->in_count, &g->in_type);
 }
 
 int mpi_check(struct mpi_task *k)

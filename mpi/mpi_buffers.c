@@ -178,7 +178,7 @@ MPI_Count mpi_entry(struct mpi_table table, int p)
 
 static MPI_Count count_of(const struct mpi_side *s, int p)
 {
-	return s->counts.at ? mpi_entry(s->counts, p) : s->count;
+	return s->counts->at ? mpi_entry(*s->counts, p) : s->count;
 }
 
 size_t mpi_side_bytes(const struct mpi_side *s, int p)
@@ -189,7 +189,7 @@ size_t mpi_side_bytes(const struct mpi_side *s, int p)
 /* Distance of part p from the program's buffer */
 static ptrdiff_t place(const struct mpi_side *s, int p)
 {
-	return (s->displs.at ? mpi_entry(s->displs, p) : s->count * p) * s->extent;
+	return (s->displs->at ? mpi_entry(*s->displs, p) : s->count * p) * s->extent;
 }
 
 size_t mpi_side_start(const struct mpi_side *s, int p)
@@ -225,8 +225,8 @@ static bool move_part(const struct mpi_side *s, int p, bool in)
 }
 
 bool mpi_side_open(struct mpi_side *s, MPI_Comm mpi, const void *user, int nparts, MPI_Count count,
-		   struct mpi_table counts, struct mpi_table displs, MPI_Datatype datatype,
-		   bool filled)
+		   const struct mpi_table *counts, const struct mpi_table *displs,
+		   MPI_Datatype datatype, bool filled)
 {
 	const struct mpi_type *type = mpi_predefined(datatype);
 	const struct mpi_library *m;
@@ -234,19 +234,18 @@ bool mpi_side_open(struct mpi_side *s, MPI_Comm mpi, const void *user, int npart
 	size_t total;
 	int size = 0;
 
-	*s = (struct mpi_side){ .mpi = mpi,
-				.datatype = datatype,
-				.user = (char *)(uintptr_t)user,
-				.bytes = (char *)(uintptr_t)user,
-				.nparts = nparts,
-				.count = count,
-				.counts = counts,
-				.displs = displs };
-	if (type) {
-		s->size = type->size;
-		s->extent = (MPI_Aint)type->size;
+	s->mpi = mpi;
+	s->datatype = datatype;
+	s->user = s->bytes = (char *)(uintptr_t)user;
+	s->size = type ? type->size : 0;
+	s->extent = (MPI_Aint)s->size;
+	s->nparts = nparts;
+	s->count = count;
+	s->counts = counts;
+	s->displs = displs;
+	s->packed = false;
+	if (type)
 		return true;
-	}
 	m = mpi_library();
 	if (m->Type_size(datatype, &size) || size < 0 /* of 2 GiB and more */ ||
 	    m->Type_get_extent(datatype, &low, &s->extent))

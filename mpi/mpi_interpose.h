@@ -159,12 +159,13 @@ struct mpi_side {
 	MPI_Aint extent; /* distance of elements in user */
 	int nparts;
 	MPI_Count count;                 /* elements of each part, without tables */
-	struct mpi_table counts, displs; /* no displs: part p begins count * p later */
+	const struct mpi_table *counts, *displs; /* displs empty: part p begins count * p later */
 	bool packed;
 };
-/* Describe a side. `filled`: the data of its parts goes in. false: no memory, or MPI cannot pack */
+/* Describe a side; the tables, which may be empty, stay the caller's. `filled`: the data of its parts goes in. false: no
+ * memory, or MPI cannot pack */
 bool mpi_side_open(struct mpi_side *side, MPI_Comm mpi, const void *user, int nparts,
-		   MPI_Count count, struct mpi_table counts, struct mpi_table displs,
+		   MPI_Count count, const struct mpi_table *counts, const struct mpi_table *displs,
 		   MPI_Datatype datatype, bool filled);
 /* Bytes and place in `bytes` of part p. Parts of a packed side are adjacent. */
 size_t mpi_side_bytes(const struct mpi_side *side, int p);

@@ -37,8 +37,8 @@ int mpi_end_task(struct mpi_task *k, tuttiResult_t result)
 
 /* A side of n parts, or of one */
 static bool open_all(struct mpi_task *k, struct mpi_side *side, const void *user, MPI_Count count,
-		     struct mpi_table counts, struct mpi_table displs, MPI_Datatype type,
-		     bool filled)
+		     const struct mpi_table *counts, const struct mpi_table *displs,
+		     MPI_Datatype type, bool filled)
 {
 	return mpi_side_open(side, k->t->mpi, user, k->t->n, count, counts, displs, type, filled);
 }
@@ -48,7 +48,7 @@ static const struct mpi_table none;
 static bool open_one(struct mpi_task *k, struct mpi_side *side, const void *user, MPI_Count count,
 		     MPI_Datatype type, bool filled)
 {
-	return mpi_side_open(side, k->t->mpi, user, 1, count, none, none, type, filled);
+	return mpi_side_open(side, k->t->mpi, user, 1, count, &none, &none, type, filled);
 }
 
 /* Tables of the bytes of parts; the lowest displacement is 0. Returns its place in side->bytes. */
@@ -150,7 +150,7 @@ tuttiResult_t mpi_begin_gather(struct mpi_task *k)
 	char *all;
 
 	if ((gets &&
-	     !open_all(k, &k->out, g->out, g->count, g->counts, g->displs, g->type, in_place)) ||
+	     !open_all(k, &k->out, g->out, g->count, &g->counts, &g->displs, g->type, in_place)) ||
 	    (!in_place && !open_one(k, &k->in, g->in, g->in_count, g->in_type, true)))
 		return cannot_pack(k);
 	k->receives = gets;
@@ -175,7 +175,7 @@ tuttiResult_t mpi_begin_scatter(struct mpi_task *k)
 	char *all, *mine;
 
 	if ((at_root &&
-	     !open_all(k, &k->in, g->in, g->count, g->counts, g->displs, g->type, true)) ||
+	     !open_all(k, &k->in, g->in, g->count, &g->counts, &g->displs, g->type, true)) ||
 	    (!in_place && !open_one(k, &k->out, g->out, g->out_count, g->out_type, false)))
 		return cannot_pack(k);
 	k->receives = true;
@@ -192,8 +192,8 @@ tuttiResult_t mpi_begin_alltoall(struct mpi_task *k)
 	const struct mpi_given *g = &k->given;
 	bool in_place = g->in == MPI_IN_PLACE;
 
-	if (!open_all(k, &k->out, g->out, g->count, none, none, g->type, in_place) ||
-	    (!in_place && !open_all(k, &k->in, g->in, g->in_count, none, none, g->in_type, true)))
+	if (!open_all(k, &k->out, g->out, g->count, &none, &none, g->type, in_place) ||
+	    (!in_place && !open_all(k, &k->in, g->in, g->in_count, &none, &none, g->in_type, true)))
 		return cannot_pack(k);
 	k->receives = true;
 	return tuttiAlltoAll(in_place ? k->out.bytes : k->in.bytes, k->out.bytes,
@@ -206,8 +206,8 @@ tuttiResult_t mpi_begin_alltoallv(struct mpi_task *k)
 	size_t **table = k->t->table;
 	char *from, *to;
 
-	if (!open_all(k, &k->in, g->in, 0, g->in_counts, g->in_displs, g->in_type, true) ||
-	    !open_all(k, &k->out, g->out, 0, g->counts, g->displs, g->type, false))
+	if (!open_all(k, &k->in, g->in, 0, &g->in_counts, &g->in_displs, g->in_type, true) ||
+	    !open_all(k, &k->out, g->out, 0, &g->counts, &g->displs, g->type, false))
 		return cannot_pack(k);
 	k->receives = true;
 	from = tables(&k->in, table[0], table[1]);
