@@ -13,6 +13,44 @@ void fuzz_must(bool holds, const char *what)
 	abort();
 }
 
+/* ---- memory: the linker gives the library's calls to these ---------------------------------------- */
+
+void *__real_malloc(size_t bytes);
+void *__real_calloc(size_t n, size_t bytes);
+void *__real_realloc(void *old, size_t bytes);
+void *__wrap_malloc(size_t bytes);
+void *__wrap_calloc(size_t n, size_t bytes);
+void *__wrap_realloc(void *old, size_t bytes);
+
+static unsigned requests_left; /* the last one fails; 0: none does */
+
+void fuzz_memory(unsigned k)
+{
+	requests_left = k;
+}
+
+static bool runs_out(void)
+{
+	return requests_left && --requests_left == 0;
+}
+
+void *__wrap_malloc(size_t bytes)
+{
+	return runs_out() ? NULL : __real_malloc(bytes);
+}
+
+void *__wrap_calloc(size_t n, size_t bytes)
+{
+	return runs_out() ? NULL : __real_calloc(n, bytes);
+}
+
+void *__wrap_realloc(void *old, size_t bytes)
+{
+	return runs_out() ? NULL : __real_realloc(old, bytes);
+}
+
+/* ---- a control -------------------------------------------------------------------------------- */
+
 static void deliver(struct tt_control_endpoint *ep, const struct epoll_event *ev)
 {
 	struct tt_watched *watched = ev->data.ptr;

@@ -16,6 +16,8 @@ extern struct tt_key fuzz_key; /* of all sessions */
 /* Ends the fuzzer with a sentence, unless holds. */
 void fuzz_must(bool holds, const char *what);
 void fuzz_serve(struct tt_control_endpoint *ep);
+/* The library has no memory at its k-th request from now on, once; 0: it has. */
+void fuzz_memory(unsigned k);
 /* Made once: a context costs milliseconds. */
 struct tt_tls_context *fuzz_sessions(void);
 struct tt_identity *fuzz_identity(void);

@@ -2,9 +2,10 @@
  * fuzz_frame.c - arbitrary bytes on a control connection, or on an unauthenticated one
  *
  * The first byte chooses the kind of the rest: a hello, a unique id, a registration, status, report
- * for monitors or set alone (which must survive being read and written again), or a stream into a real
- * control, over a real socket, from a child, the parent, a ring neighbor, a registering rank or a
- * stranger. No input may crash or hang the control, or make it hold more bytes than it received.
+ * for monitors or set alone (which must survive being read and written again), the messages of rank 0's
+ * children in the exchange of a split, or a stream into a real control, over a real socket, from a child, the
+ * parent, a ring neighbor, a registering rank or a stranger, where memory may run out. No input may crash or hang
+ * the control, or make it hold more bytes than it received.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,7 +14,9 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "control/bootstrap.h"
 #include "control/monitor.h"
+#include "control/parts.h"
 #include "control/sent_set.h"
 #include "plan/plan.h"
 #include "tests/fuzz/fuzz_control.h"
@@ -149,6 +152,80 @@ static void set(const uint8_t *data, size_t bytes)
 	free(w.data);
 }
 
+/* ---- exchanges of a split --------------------------------------------------------------------- */
+
+/* The message of a child as it comes; with a right head, unless bit `child` of raw says that the input has one */
+static void give_parts(struct tt_control *ctl, struct tt_reader *in, int child, unsigned raw,
+		       size_t each)
+{
+	size_t bytes = tt_get_upto(in, 2, in->left > 2 ? in->left - 2 : 0);
+	struct tt_writer w = { 0 };
+
+	if (!(raw >> (child - 1) & 1)) {
+		tt_put(&w, 1, 8);
+		tt_put(&w, each, 4);
+	}
+	if (bytes)
+		tt_put_bytes(&w, tt_get_bytes(in, bytes), bytes);
+	if (child < ctl->nranks && w.data)
+		tt_gather_up(ctl, child, w.data, w.have);
+	free(w.data);
+}
+
+static void check_facts(const struct tt_parts *facts, int n)
+{
+	uint8_t part[256];
+
+	for (int r = 0, end; r < n; r = end) {
+		end = tt_part_end(facts, r);
+		fuzz_must(end > r && end <= n, "parts are in runs of ranks that exist");
+		tt_part_get(facts, r, part);
+	}
+}
+
+static void check_members(const struct tt_members *m, int npeers)
+{
+	for (int p = 0, n = 0; p < npeers; p++) {
+		int rank = tt_rank_map_rank(&m->map, p);
+
+		n += rank >= 0;
+		fuzz_must(rank < m->map.n && n <= m->map.n, "members are ranks");
+		fuzz_must(rank < 0 || tt_rank_map_peer(&m->map, rank) == p, "each is itself");
+	}
+	fuzz_must(m->rank == tt_rank_map_rank(&m->map, 0), "this rank is one of them");
+}
+
+/* Rank 0 of so many ranks splits; its children's messages have come before. A new control waits for no connection. */
+static void exchange(const uint8_t *data, size_t bytes)
+{
+	static const uint8_t mine[256];
+	struct tt_reader r = { .at = data, .left = bytes };
+	int n = 1 + (int)(tt_get(&r, 2) % SET_RANKS), color = (int)tt_get(&r, 1) - 1;
+	unsigned raw = (unsigned)tt_get(&r, 1), fact = (unsigned)tt_get(&r, 1),
+		 memory = (unsigned)tt_get(&r, 1);
+	struct tt_parts facts = { .mine = mine, .bytes = fact };
+	struct tt_members members;
+	struct tt_control_endpoint *ep;
+	struct tt_control *ctl, *made;
+
+	if (r.failed || tt_endpoint_make(0, n, &ep) || tt_control_make(ep, 0, n, &ctl))
+		return;
+	for (int child = 1; child <= TT_FANOUT; child++)
+		give_parts(ctl, &r, child, raw, 12 + fact);
+	fuzz_memory(memory);
+	if (!tt_control_split(ctl, color, 0, 0, 0, &facts, 1, &made, &members)) {
+		check_facts(&facts, made ? members.map.n : n);
+		if (made)
+			check_members(&members, n);
+		tt_parts_free(&facts);
+	}
+	fuzz_memory(0);
+	tt_control_leave(made);
+	tt_rank_map_free(&members.map);
+	tt_control_formed(ctl);
+	tt_control_free(ctl);
+}
+
 /* ---- streams into a control ------------------------------------------------------------------ */
 
 static void check(const struct tt_control *ctl, size_t bytes)
@@ -193,9 +270,24 @@ static void add_unauth(struct tt_control_endpoint *ep, struct tt_tls *tls)
 		  "epoll");
 }
 
+/* Another process has registered as the rank. */
+static void register_before(struct tt_control *ctl, int rank)
+{
+	struct tt_register reg = { .version = TUTTI_VERSION_CODE,
+				   .nranks = FUZZ_RANKS,
+				   .settings = "a=1",
+				   .from = { .rank = rank, .port = 1 } };
+	struct tt_conn conn = { .peer = rank, .registration = true };
+	struct tt_writer w = { 0 };
+
+	tt_put_register(&w, &reg);
+	tt_bootstrap_register(ctl, &conn, w.data, w.have);
+	free(w.data);
+}
+
 /* kind: bits 0-2 the role of the sender, bit 3 this rank is in an allgather, bit 4 all ranks have
- * joined, bit 5 a split is in progress, bit 6 the parent is not
- * rank 0 */
+ * joined, bit 5 a split is in progress, or a registering rank does not exist, bit 6 the parent is not
+ * rank 0, or the registering rank has registered before, bit 7 memory runs out at the request of the next byte */
 static void stream(uint8_t kind, const uint8_t *data, size_t bytes)
 {
 	/* parent, child, ring neighbor, rank 0 as root, child of rank 0, rank that registers, stranger
@@ -207,10 +299,18 @@ static void stream(uint8_t kind, const uint8_t *data, size_t bytes)
 	struct tt_tls *ours, *theirs;
 	struct tt_control *ctl;
 	int role = kind & 7, rank = ranks[role], peer = peers[role];
+	unsigned memory = 0;
 
 	if (role == 0 && kind & 64) {
 		rank = 9;
 		peer = tt_tree_parent(rank);
+	}
+	if (role == 5 && kind & 32)
+		peer = FUZZ_RANKS;
+	if (kind & 128 && bytes) {
+		memory = data[0];
+		data++;
+		bytes--;
 	}
 	if (tt_endpoint_make(rank, FUZZ_RANKS, &ep) ||
 	    tt_endpoint_listen(ep, &(struct tt_ports){ 0 }) ||
@@ -221,6 +321,8 @@ static void stream(uint8_t kind, const uint8_t *data, size_t bytes)
 	ep->auth.identity = *fuzz_identity();
 	fuzz_must(rank || !tt_bootstrap_open(ctl, &join), "a bootstrap root");
 	fuzz_know_ranks(ep);
+	if (role == 5 && kind & 64)
+		register_before(ctl, peer);
 	ctl->join.has_table = ctl->join.complete = kind & 16;
 	if (kind & 32)
 		tt_endpoint_forming(ep, true);
@@ -242,6 +344,7 @@ static void stream(uint8_t kind, const uint8_t *data, size_t bytes)
 		(void)!tt_tls_send(theirs, data, bytes);
 	else
 		(void)!send(tt_tls_fd(theirs), data, bytes, MSG_NOSIGNAL | MSG_DONTWAIT);
+	fuzz_memory(memory);
 	fuzz_serve(ep);
 	check(ctl, bytes);
 	tt_control_lock(ctl);
@@ -250,6 +353,7 @@ static void stream(uint8_t kind, const uint8_t *data, size_t bytes)
 	check(ctl, bytes);
 	tt_tls_close(theirs);
 	fuzz_serve(ep);
+	fuzz_memory(0);
 	check(ctl, bytes);
 	ep->auth.tls = NULL;
 	ep->auth.identity.secret = NULL;
@@ -272,6 +376,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
 		break;
 	case 3:
 		id(data + 1, bytes - 1);
+		break;
+	case 253:
+		exchange(data + 1, bytes - 1);
 		break;
 	case 254:
 		set(data + 1, bytes - 1);

@@ -1,11 +1,11 @@
 /*
  * fuzz_messages.c - a proven peer's frames between this rank's calls: messages, quorum, shrink
  *
- * The first byte chooses this rank and the peer. The rest is a schedule: each step is a frame of any
- * kind, a message with a valid header, a call of this rank (receive, cancel, answer, query, split,
- * shrink, exchange), or the delivery of what has come. Whatever the schedule, nothing crashes or hangs,
- * a message that is received fits its receiver, and no more memory is held than was received, but for
- * the room of messages that have begun: 64 MiB, as promised, and a contribution.
+ * The first byte chooses this rank and the peer, and whether memory runs out at a request. The rest is a
+ * schedule: each step is a frame of any kind, a message with a valid header, a call of this rank (receive,
+ * cancel, answer, query, split, shrink, exchange), or the delivery of what has come. Whatever the schedule,
+ * nothing crashes or hangs, a message that is received fits its receiver, and no more memory is held than was
+ * received, but for the room of messages that have begun: 64 MiB, as promised, and a contribution.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -252,7 +252,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
 	/* a child, the parent, a ring neighbor, another rank; of rank 0: a child */
 	static const int ranks[5] = { 1, 1, 1, 1, 0 }, peers[5] = { 9, 0, 2, 13, 1 };
 	struct fuzzed_rank s = { .in = { .at = data, .left = bytes } };
-	unsigned role = take(&s) % 5;
+	unsigned first = take(&s), role = first % 5, memory = first >= 240 ? take(&s) : 0;
 	struct tt_control_endpoint *ep;
 	struct tt_tls *ours;
 
@@ -268,7 +268,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
 	fuzz_know_ranks(ep);
 	s.ctl->join.has_table = true;
 	tt_conn_add(ep, (struct tt_duplex){ .tls = ours }, s.peer, false);
+	fuzz_memory(memory);
 	run(&s);
+	fuzz_memory(0);
 	ep->auth.tls = NULL;
 	ep->auth.identity.secret = NULL;
 	tt_control_free(s.ctl);
