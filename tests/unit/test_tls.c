@@ -4,12 +4,14 @@
  */
 #include <criterion/criterion.h>
 #include <errno.h>
+#include <openssl/crypto.h>
 #include <openssl/err.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "base/openssl.h"
 #include "base/sock.h"
 #include "control/tls.h"
 #include "tests/support/tls_pair.h"
@@ -221,6 +223,71 @@ Test(tls, another_version_is_named, .timeout = 60)
 		  tt_error_text());
 	cr_assert_eq(tt_tls_impostor(r.server), -1);
 	unmake(&r);
+	tt_tls_context_free(context);
+}
+
+/* OpenSSL has no memory at this request, once; 0: it has. */
+static int requests_left;
+
+static void *request(void *old, size_t bytes, const char *file, int line)
+{
+	(void)file;
+	(void)line;
+	return requests_left && --requests_left == 0 ? NULL : realloc(old, bytes);
+}
+
+static void *first_request(size_t bytes, const char *file, int line)
+{
+	return request(NULL, bytes, file, line);
+}
+
+static void release(void *old, const char *file, int line)
+{
+	(void)file;
+	(void)line;
+	free(old);
+}
+
+/* Before Criterion uses OpenSSL, which takes no functions later */
+static bool counts_requests;
+
+__attribute__((constructor)) static void count_requests(void)
+{
+	counts_requests = CRYPTO_set_mem_functions(first_request, request, release) == 1;
+}
+
+/* Does the server's part of a handshake fail in this process where the k-th request finds no memory? */
+static bool fails_here(struct tt_tls_context *context, int k)
+{
+	struct relay r = make(context, -1);
+	int rc;
+
+	cr_assert_eq(tt_tls_handshake(r.client), 0);
+	pass(&r);
+	requests_left = k;
+	rc = tt_tls_handshake(r.server);
+	requests_left = 0;
+	unmake(&r);
+	return rc < 0 && strstr(tt_error_text(), "OpenSSL of this process fails");
+}
+
+/* A library context is never freed, so without a limit these handshakes fill the memory, and each context has an
+ * address of its own. */
+Test(tls, handshakes_that_fail_here_renew_the_library_context_eight_times_at_most, .timeout = 60)
+{
+	struct tt_tls_context *context;
+	int failures = 0, renewals = 0;
+
+	cr_assert(counts_requests);
+	context = context_of(1, 2, 3);
+	for (int k = 1; k <= 100; k++) {
+		const OSSL_LIB_CTX *before = tt_openssl();
+
+		failures += fails_here(context, k);
+		renewals += tt_openssl() != before;
+	}
+	cr_expect_gt(failures, 16, "%d handshakes failed here", failures);
+	cr_expect_eq(renewals, 8, "%d renewals after %d failures", renewals, failures);
 	tt_tls_context_free(context);
 }
 
