@@ -24,6 +24,9 @@
 #define SLICE_MOST_NS 500000000ull
 /* time that a coordinator on a busy core takes to connect with a rank */
 #define CONNECT_NS 2000000ull
+/* half of the longest wait after the first attempt that failed, which doubles up to 0.26 s */
+#define BACKOFF_NS 1000000ull
+#define BACKOFF_DOUBLINGS 8
 
 /* ---- ranks ----------------------------------------------------------------------------------- */
 
@@ -167,19 +170,30 @@ static int try_once(struct tt_shrink *a, const tuttiConfig_t *config, tuttiComm_
 	return rc;
 }
 
+uint64_t tt_shrink_backoff_ns(uint64_t seed, int failed)
+{
+	uint64_t most = BACKOFF_NS << (failed < BACKOFF_DOUBLINGS ? failed : BACKOFF_DOUBLINGS);
+
+	return tt_mix(seed, (uint64_t)failed) % most;
+}
+
 /* ---- the call -------------------------------------------------------------------------------- */
 
 static int shrink(struct tt_shrink *a, const tuttiConfig_t *config, tuttiComm_t *ret_comm)
 {
-	int rc;
+	uint64_t seed = tt_mix(tt_mix(0, (uint64_t)a->parent->rank), a->attempt);
+	int rc, failed = 0;
 
 	a->seen_ns = tt_now_ns();
 	a->queries = a->attempt;
 	tt_control_excluded(a->parent->ctl, &a->known_epoch);
 	do {
 		tt_control_shrinking(a->parent->ctl);
+		if (failed)
+			tt_shrink_wait(a, a->ran_ns + tt_shrink_backoff_ns(seed, failed));
 		rc = try_once(a, config, ret_comm);
 		tt_control_formed(a->parent->ctl);
+		failed++;
 	} while (rc > 0);
 	if (rc)
 		tt_am_set_answer(a->parent->am, NULL, 0);

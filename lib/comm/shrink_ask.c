@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "base/thread.h"
 #include "comm/shrink_internal.h"
@@ -76,6 +77,16 @@ int tt_shrink_check(struct tt_shrink *a)
 		TT_TIMEOUT,
 		"rank %d: tuttiCommShrink: the ranks did not agree within %llu ms; %s did not answer at last",
 		rank, (unsigned long long)(a->ran_ns / 1000000), ranks);
+}
+
+void tt_shrink_wait(struct tt_shrink *a, uint64_t until_ns)
+{
+	while (a->ran_ns < until_ns && !tt_shrink_check(a)) {
+		uint64_t left = until_ns > a->ran_ns ? until_ns - a->ran_ns : 0;
+
+		left = left < a->slice_ns ? left : a->slice_ns;
+		nanosleep(&(struct timespec){ .tv_nsec = (long)left }, NULL);
+	}
 }
 
 /* ---- answers --------------------------------------------------------------------------------- */

@@ -128,14 +128,8 @@ static int send_message(struct tt_shrink *a, int to, enum tt_am_kind kind, uint3
 /* A rank waits once for its turn to connect to a coordinator. */
 static void await_turn(struct tt_shrink *a)
 {
-	uint64_t turn_ns = tt_control_pace_ns(a->parent->rank);
-
-	while (!a->paced && a->ran_ns < turn_ns && !tt_shrink_check(a)) {
-		uint64_t left = turn_ns > a->ran_ns ? turn_ns - a->ran_ns : 0;
-
-		left = left < a->slice_ns ? left : a->slice_ns;
-		nanosleep(&(struct timespec){ .tv_nsec = (long)left }, NULL);
-	}
+	if (!a->paced)
+		tt_shrink_wait(a, tt_control_pace_ns(a->parent->rank));
 	a->paced = true;
 }
 

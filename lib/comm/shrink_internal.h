@@ -73,12 +73,18 @@ struct tt_shrink_peer *tt_shrink_note(struct tt_shrink *a, int rank);
  * setup that failed belongs to a later one. */
 uint64_t tt_shrink_mark(uint64_t epoch, const struct tt_members *members);
 
+/* The random wait before the next attempt, of all ranks that have failed together; failed: attempts so far, of
+ * which each doubles the longest wait; seed: different at each rank */
+uint64_t tt_shrink_backoff_ns(uint64_t seed, int failed);
+
 /* ---- shrink_ask.c ---------------------------------------------------------------------------- */
 
 /* The time since the call began. most_ns: what may have passed since the last look at the clock */
 uint64_t tt_shrink_clock(struct tt_shrink *a, uint64_t most_ns);
 /* Goes the call on? 0 | TT_REMOTE: the others went on without this rank | TT_TIMEOUT */
 int tt_shrink_check(struct tt_shrink *a);
+/* Waits until the call has taken until_ns, or does not go on. */
+void tt_shrink_wait(struct tt_shrink *a, uint64_t until_ns);
 bool tt_shrink_is_gone(const struct tt_shrink *a, int rank);
 /* Receives the next message from source (-1: any) within wait_ns. As tt_am_recv. */
 int tt_shrink_next(struct tt_shrink *a, enum tt_am_kind kind, int source, uint64_t wait_ns,

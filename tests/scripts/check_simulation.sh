@@ -24,6 +24,12 @@ bad=0
 for seed in 860 1316 2411 2575 53030 83590 101096 243878 9102696 50002276 300068085; do $run --seed $seed 2>&1 | grep -q ' 0 failed' || { echo "# seed $seed"; bad=1; }; done
 claim $bad "seeds of mended defects hold"
 
+# A compromised rank makes each setup of a shrink fail until its deadline.
+messages=$($run --seed 3658 --trace 2>&1 | grep -c ' bytes$')
+echo "# $messages messages of a shrink whose attempts fail until its deadline"
+[ "$messages" -gt 1000 ] && [ "$messages" -lt 20000 ]
+claim $? "ranks whose attempts at a shrink fail together try less and less often"
+
 # what the library calls, apart from what `wrapped` replaces
 left=$(nm -u .libs/libtutti-core.a 2>/dev/null | awk '$1 == "U" { print $2 }' | sort -u |
 	grep -vxFf <(sed 's/^--wrap=//' "$top_srcdir/tests/simulation/wrapped") |

@@ -11,7 +11,7 @@ n=0 failed=0
 point() { [ "$1" = ok ] || failed=1; echo "$1 $((n += 1)) - $2"; }
 
 mkdir "$work/source" "$work/build"
-(cd "$top" && ls -A | grep -vE '^(\.git|build(-(asan|tsan|bare|o2))?)$' | tar -cf - -T -) | tar -xf - -C "$work/source"
+(cd "$top" && ls -A | grep -vE '^(\.git|build(-(asan|tsan|bare|o2|coverage|fuzz))?)$' | tar -cf - -T -) | tar -xf - -C "$work/source"
 cd "$work/build" || exit 99
 if ! { ../source/configure CC="${CC:-cc}" --without-criterion CFLAGS='-O1 -g0' && make -j"$(nproc)" tests/simulation/simulation; } \
 	>"$work/log" 2>&1; then

@@ -166,6 +166,39 @@ Test(shrink_attempt, a_decision_for_a_minority_is_refused, .timeout = 60)
 	cr_expect_eq(ranks_run(&r, decide_for_one), 0);
 }
 
+/* ---- waits before an attempt -------------------------------------------------------------------- */
+
+/* The longest and the mean wait of many ranks after so many attempts, in ms */
+static double waits(int failed, double *ret_mean)
+{
+	uint64_t longest = 0, sum = 0;
+
+	for (uint64_t rank = 0; rank < 1000; rank++) {
+		uint64_t wait = tt_shrink_backoff_ns(tt_mix(tt_mix(0, rank), 0x10001), failed);
+
+		cr_assert_eq(wait, tt_shrink_backoff_ns(tt_mix(tt_mix(0, rank), 0x10001), failed));
+		longest = wait > longest ? wait : longest;
+		sum += wait;
+	}
+	*ret_mean = (double)sum / 1e9;
+	return (double)longest / 1e6;
+}
+
+Test(shrink_attempt, ranks_that_fail_together_wait_for_random_times_that_double)
+{
+	double mean, most = 2;
+
+	for (int failed = 1; failed < 40; failed++) {
+		double longest = waits(failed, &mean);
+
+		cr_expect(longest < most && longest > 0.95 * most, "%g ms after %d", longest,
+			  failed);
+		cr_expect(mean > 0.45 * most && mean < 0.55 * most, "mean %g ms after %d", mean,
+			  failed);
+		most = most < 256 ? 2 * most : most;
+	}
+}
+
 /* ---- decisions ------------------------------------------------------------------------------- */
 
 #define RANKS 8
