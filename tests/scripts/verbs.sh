@@ -101,6 +101,26 @@ ranks 2 -b 64K -e 64K -n 2 -w 1 -c 1
 claim $? "a host without an HCA falls back to tcp"
 says 'rank 1: rank 0 by tcp' "its peer with an HCA falls back, too"
 
+# An HCA that cannot begin: the ranks use tcp, and a warning names the call, and what to do.
+cannot_begin() {  # CALL PATTERN
+	port=$((port + 1)) env_0=(TUTTI_HOST_ID=a TUTTI_LOG=warn TUTTI_TEST_VERBS_FAIL="$1:-1:12") env_1=(TUTTI_HOST_ID=b)
+	ranks 2 -b 64K -e 64K -n 2 -w 1 -c 1 && grep -qE "warn.*fake0.*$2.*Cannot allocate memory" "$tmp/rank0"
+	claim $? "an HCA fails in $1: tcp carries the data, and a warning says so" 20
+}
+cannot_begin open_device 'cannot be opened'
+cannot_begin query_device query_device
+cannot_begin query_port query_port
+cannot_begin alloc_pd 'protection domain \(ibv_alloc_pd\)'
+cannot_begin create_comp_channel 'completion channel \(ibv_create_comp_channel\)'
+cannot_begin reg_mr registering
+cannot_begin create_cq 'completion queue'
+cannot_begin create_qp 'queue pair for rank 1'
+port=$((port + 1)) env_0=(TUTTI_HOST_ID=a TUTTI_LOG=debug TUTTI_TEST_VERBS_HCAS=2 TUTTI_TEST_VERBS_FAIL=alloc_pd:2:12)
+env_1=(TUTTI_HOST_ID=b TUTTI_TEST_VERBS_HCAS=2)
+ranks 2 -b 64K -e 64K -n 2 -w 1 -c 1 && grep -q 'rank 1 by verbs' "$tmp/rank0" &&
+	[ "$(grep -c 'warn.*verbs does not use fake1: .*ibv_alloc_pd' "$tmp/rank0")" = 1 ]
+claim $? "the second of two HCAs fails: the first carries the data, and one warning names the second" 20
+
 # ---- choice by cost ----------------------------------------------------------------------------------------------------
 
 # The bytes that rank 0 sent: shm tcp verbs

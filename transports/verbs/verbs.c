@@ -122,13 +122,13 @@ static int make_endpoint(const struct tt_world *world, struct tt_verbs_ep **ret_
 
 /* Open the rails of this rank and fill its record.
  * < 0: no rail; the reason is the thread's last error. */
-static int open_rails(struct tt_verbs_ep *ep, struct tt_verbs_record *record)
+static int open_rails(struct tt_verbs_ep *ep, struct tt_verbs_record *record, bool warns)
 {
 	char why[256];
 	int rc;
 
 	ep->ib = tt_verbs_load(why, sizeof(why));
-	rc = ep->ib ? tt_verbs_open_rails(ep) : tt_fail(TT_SYSTEM, "%s", why);
+	rc = ep->ib ? tt_verbs_open_rails(ep, warns) : tt_fail(TT_SYSTEM, "%s", why);
 	record->usable = rc == 0;
 	record->nrails = (uint8_t)ep->nrails;
 	record->first = ep->nrails > 1 ? (uint8_t)tt_verbs_first_rail(ep) : 0;
@@ -154,7 +154,7 @@ int tt_verbs_endpoint(const struct tt_world *world, const struct tt_verbs_record
 	if (rc)
 		return rc;
 	memcpy((*ret_ep)->records, records, (size_t)world->nranks * sizeof(record));
-	return open_rails(*ret_ep, &record);
+	return open_rails(*ret_ep, &record, false);
 }
 
 static int verbs_open(const struct tt_world *world, struct tt_endpoint **ret_ep)
@@ -166,7 +166,7 @@ static int verbs_open(const struct tt_world *world, struct tt_endpoint **ret_ep)
 
 	if (rc)
 		return rc;
-	if (open_rails(ep, &record))
+	if (open_rails(ep, &record, true))
 		snprintf(text, sizeof(text), "%s", tt_error_text());
 	rc = world->allgather(world->ctx, &record, sizeof(record), ep->records);
 	if (!rc)

@@ -250,9 +250,9 @@ struct tt_verbs_ep {
 
 /* verbs_device.c ------------------------------------------------------------------------------- */
 
-/* Open the ports that the settings allow and fill ep->rail, the best first. Returns 0 | TT_SYSTEM,
- * with a sentence that names the remedy. */
-int tt_verbs_open_rails(struct tt_verbs_ep *ep);
+/* Open the ports that the settings allow and fill ep->rail, the best first. warns: log each HCA that fails.
+ * Returns 0 | TT_SYSTEM, with a sentence that names the remedy. */
+int tt_verbs_open_rails(struct tt_verbs_ep *ep, bool warns);
 void tt_verbs_close_rails(struct tt_verbs_ep *ep);
 uint64_t tt_verbs_speed(uint8_t width, uint8_t speed); /* a port's, from its two codes */
 
@@ -311,6 +311,8 @@ void tt_verbs_queue_free(struct tt_verbs_link *l);
 int tt_verbs_send_hello(struct tt_verbs_link *l);
 /* Receive the peer's hello and connect. Returns 1 the link is ready | 0 not yet | < 0. */
 int tt_verbs_finish_connect(struct tt_verbs_link *l);
+/* The remedy for a limit on locked memory, "" for other errors of a call. */
+const char *tt_verbs_remedy(int error, char text[200]);
 /* Register host memory. Returns 0 | TT_SYSTEM with the remedy. */
 int tt_verbs_register(struct tt_verbs_ep *ep, struct tt_verbs_rail *rail, void *p, size_t bytes,
 		      int access, struct tt_verbs_mr **ret_mr);

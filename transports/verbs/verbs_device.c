@@ -6,6 +6,7 @@
  * immediate data (iWARP, EFA) are skipped. verbs_gid.c reads the ports' GIDs.
  */
 #include <arpa/inet.h>
+#include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
 #include <stdio.h>
@@ -58,6 +59,15 @@ static int links_of_one(const struct tt_world *w, int max_cqe)
 	return most < all ? most : all;
 }
 
+static int cannot_make(const struct tt_verbs_rail *rail, const char *what)
+{
+	int error = errno;
+	char text[200];
+
+	return tt_fail(TT_SYSTEM, "%s: %s: %s%s", rail->name, what, strerror(error),
+		       tt_verbs_remedy(error, text));
+}
+
 /* Make the objects that all links of a rail share, and try whether memory can be registered. */
 static int make_resources(struct tt_verbs_ep *ep, struct tt_verbs_rail *rail, int max_cqe)
 {
@@ -67,11 +77,15 @@ static int make_resources(struct tt_verbs_ep *ep, struct tt_verbs_rail *rail, in
 	int rc;
 
 	rail->links_per_cq = links_of_one(ep->base.world, max_cqe);
+	if (rail->links_per_cq < 1)
+		return tt_fail(TT_SYSTEM, "%s: %d entries of a completion queue are too few",
+			       rail->name, max_cqe);
 	rail->pd = ep->ib->alloc_pd(rail->context);
-	rail->channel = rail->pd ? ep->ib->create_comp_channel(rail->context) : NULL;
-	if (!rail->channel || rail->links_per_cq < 1)
-		return tt_fail(TT_SYSTEM, "%s: a protection domain and a completion channel: %m",
-			       rail->name);
+	if (!rail->pd)
+		return cannot_make(rail, "a protection domain (ibv_alloc_pd)");
+	rail->channel = ep->ib->create_comp_channel(rail->context);
+	if (!rail->channel)
+		return cannot_make(rail, "a completion channel (ibv_create_comp_channel)");
 	fcntl(rail->channel->fd, F_SETFL, fcntl(rail->channel->fd, F_GETFL) | O_NONBLOCK);
 	fcntl(rail->context->async_fd, F_SETFL,
 	      fcntl(rail->context->async_fd, F_GETFL) | O_NONBLOCK);
@@ -194,7 +208,19 @@ static void consider(struct tt_verbs_ep *ep, struct tt_verbs_rail *rail, bool na
 		ep->rail[ep->nrails++] = *rail;
 }
 
-int tt_verbs_open_rails(struct tt_verbs_ep *ep)
+/* The reason is the thread's last error. A device of another kind than verbs needs is left out on every host that has
+ * one, so that is no warning. */
+static void log_failure(const struct tt_verbs_ep *ep, const struct tt_verbs_device *device,
+			const char *name)
+{
+	bool fits = device->transport_type == TT_VERBS_TRANSPORT;
+
+	tt_log(fits ? TT_LOG_WARN : TT_LOG_INFO,
+	       "rank %d: verbs does not use %s: %s; `ibv_devinfo -d %s` shows more, and TUTTI_IB_HCA=^%s leaves it out",
+	       ep->base.world->rank, name, tt_error_text(), name, name);
+}
+
+int tt_verbs_open_rails(struct tt_verbs_ep *ep, bool warns)
 {
 	const char *names = ep->base.world->ib ? ep->base.world->ib->devices : "";
 	int n = 0, rc = 0, inactive = 0, failed = 0;
@@ -213,6 +239,8 @@ int tt_verbs_open_rails(struct tt_verbs_ep *ep)
 				close_rail(ep, &rail);
 			inactive += rc == 0 && port == 1;
 			failed += rc < 0;
+			if (rc < 0 && warns)
+				log_failure(ep, list[i], ep->ib->get_device_name(list[i]));
 			if (rc < 0)
 				break;
 		}

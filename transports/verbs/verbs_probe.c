@@ -130,14 +130,16 @@ struct pair_probe {
 	uint64_t until_ns;
 };
 
-/* A probe failed, for the reason in the thread's last error; ep->text keeps the first. */
-static void give_up(struct tt_verbs_ep *ep, struct pair_probe *p)
+/* A probe failed, for the reason in the thread's last error; ep->text keeps the first. An HCA of this host that cannot
+ * begin is a warning. */
+static void give_up(struct tt_verbs_ep *ep, struct pair_probe *p, int rc)
 {
 	int me = ep->base.world->rank;
 
 	p->over = true;
-	tt_log(TT_LOG_INFO, "rank %d: the host of rank %d is not reached by verbs%s%s: %s", me,
-	       p->peer, ep->nrails > 1 && p->link ? " over " : "",
+	tt_log(rc == TT_SYSTEM ? TT_LOG_WARN : TT_LOG_INFO,
+	       "rank %d: the host of rank %d is not reached by verbs%s%s: %s", me, p->peer,
+	       ep->nrails > 1 && p->link ? " over " : "",
 	       ep->nrails > 1 && p->link ? ((struct tt_verbs_link *)p->link)->rail->name : "",
 	       tt_error_text());
 	if (!ep->text[0])
@@ -205,7 +207,7 @@ static void run(struct tt_verbs_ep *ep, struct tt_verbs_ep *own, struct pair_pro
 			if (step(own, &probes[i]))
 				ok[probes[i].host] |= (uint8_t)(1u << probes[i].pair);
 			else if (probes[i].over)
-				give_up(ep, &probes[i]);
+				give_up(ep, &probes[i], own->failed);
 			open += !probes[i].over;
 		}
 		sched_yield();
@@ -218,7 +220,7 @@ static void run(struct tt_verbs_ep *ep, struct tt_verbs_ep *own, struct pair_pro
 		else
 			tt_fail(TT_TIMEOUT,
 				"no queue pair was connected in half of the time to join");
-		give_up(ep, &probes[i]);
+		give_up(ep, &probes[i], own->failed);
 	}
 }
 
@@ -228,7 +230,7 @@ static int begin(struct tt_verbs_ep *ep, struct tt_verbs_ep *own, const int *pee
 		 struct pair_probe *probes)
 {
 	struct tt_verbs_rail_pair pairs[TT_VERBS_RAILS];
-	int made = 0;
+	int made = 0, rc;
 
 	for (int h = 0; h < hosts; h++) {
 		int n = peers[h] < 0 ? 0 : tt_verbs_live_rail_pairs(own, peers[h], pairs);
@@ -239,8 +241,9 @@ static int begin(struct tt_verbs_ep *ep, struct tt_verbs_ep *own, const int *pee
 
 			*p = (struct pair_probe){ .peer = peers[h], .host = h };
 			p->pair = tt_verbs_rail_pair_of(own, peers[h], channel, pairs);
-			if (own->base.t->connect(&own->base, peers[h], channel, &p->link))
-				give_up(ep, p);
+			rc = own->base.t->connect(&own->base, peers[h], channel, &p->link);
+			if (rc)
+				give_up(ep, p, rc);
 		}
 	}
 	return made;
@@ -249,7 +252,7 @@ static int begin(struct tt_verbs_ep *ep, struct tt_verbs_ep *own, const int *pee
 /* This rank cannot probe: the probes of its peers fail, too. */
 static void no_probes(struct tt_verbs_ep *ep)
 {
-	tt_log(TT_LOG_INFO, "rank %d: no host is reached by verbs: %s", ep->base.world->rank,
+	tt_log(TT_LOG_WARN, "rank %d: no host is reached by verbs: %s", ep->base.world->rank,
 	       tt_error_text());
 	snprintf(ep->text, sizeof(ep->text), "no host is reached: %s", tt_error_text());
 }

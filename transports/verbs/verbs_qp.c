@@ -32,8 +32,7 @@ size_t tt_verbs_ring_bytes(const struct tt_world *world)
 	return (bytes + PAGE - 1) / PAGE * PAGE;
 }
 
-/* The remedy for a limit on locked memory, "" for other errors. */
-static const char *remedy(int error, char text[200])
+const char *tt_verbs_remedy(int error, char text[200])
 {
 	struct rlimit locked = { 0 };
 
@@ -61,7 +60,7 @@ int tt_verbs_register(struct tt_verbs_ep *ep, struct tt_verbs_rail *rail, void *
 		return 0;
 	}
 	return tt_fail(TT_SYSTEM, "rank %d: %s: registering %zu bytes: %s%s", ep->base.world->rank,
-		       rail->name, bytes, strerror(error), remedy(error, text));
+		       rail->name, bytes, strerror(error), tt_verbs_remedy(error, text));
 }
 
 /* ---- making ---------------------------------------------------------------------------------- */
@@ -85,7 +84,7 @@ static struct tt_verbs_cq *cq_for_one_more(struct tt_verbs_ep *ep, struct tt_ver
 
 		tt_fail(TT_SYSTEM, "rank %d: %s: a completion queue of %d entries: %s%s",
 			ep->base.world->rank, rail->name, rail->links_per_cq * TT_VERBS_LINK_CQES,
-			strerror(error), remedy(error, text));
+			strerror(error), tt_verbs_remedy(error, text));
 		return NULL;
 	}
 	return rail->cqs[rail->ncqs++] = cq;
@@ -159,7 +158,7 @@ static int make_qp(struct tt_verbs_link *l, struct tt_verbs_cq *cq)
 	if (!l->qp)
 		return tt_fail(TT_SYSTEM, "rank %d: %s: a queue pair for rank %d: %s%s",
 			       ep->base.world->rank, l->rail->name, l->base.peer, strerror(rc),
-			       remedy(rc, text));
+			       tt_verbs_remedy(rc, text));
 	l->max_inline = init.cap.max_inline_data;
 	rc = ep->ib->modify_qp(l->qp, &attr,
 			       TT_VERBS_QP_STATE | TT_VERBS_QP_PKEY | TT_VERBS_QP_PORT |

@@ -27,7 +27,7 @@
  * TUTTI_TEST_VERBS_IB=1: InfiniBand ports, with LIDs and two partitions; grh: ports that require
  * GIDs.
  * TUTTI_TEST_VERBS_FAIL=CALL:K:ERRNO: the K-th call of ibv_CALL in this process fails (poll_cq
- * returns -1).
+ * returns -1); -K: each from the K-th on.
  * TUTTI_TEST_VERBS_FORK=old: registrations fail unless the process called ibv_fork_init.
  * TUTTI_TEST_VERBS_INLINE=BYTES: queue pairs that ask for more inline bytes are refused.
  * TUTTI_TEST_VERBS_SOFT=1: the HCAs have the names of emulated NICs.
