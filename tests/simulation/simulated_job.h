@@ -78,6 +78,7 @@ struct sim_comm {
 	int rank, n;
 	int member[SIM_RANKS]; /* processes */
 	bool known;            /* member is */
+	bool backward;         /* the processes of its ranks decrease */
 	bool half_failed;      /* only this rank knows of an error in a split's communicator */
 	int departed;          /* rank that has left in the midst of calls, -1: none */
 	int sent[SIM_RANKS], received[SIM_RANKS];

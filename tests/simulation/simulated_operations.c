@@ -264,7 +264,8 @@ tuttiResult_t sim_introduce(struct sim_comm *w)
 	rc = tuttiAllGather(&me, all, 1, tuttiInt32, w->comm, NULL);
 	sim_check_call(w, "allgather", rc, began, SIM_TIMEOUT_NS + SIM_SLACK_NS);
 	for (int r = 0; r < w->n && !rc; r++) {
-		if (all[r] < 0 || all[r] >= sim->job->n || (r && all[r] <= all[r - 1])) {
+		if (all[r] < 0 || all[r] >= sim->job->n ||
+		    (r && (w->backward ? all[r] >= all[r - 1] : all[r] <= all[r - 1]))) {
 			if (sim->job->faults != SIM_CORRUPTION)
 				sim_fail("rank %d of a communicator is process %d", r, all[r]);
 			return tuttiRemoteError;
@@ -312,16 +313,19 @@ static tuttiResult_t deadlock(struct sim_comm *w, int index)
 	return rc;
 }
 
-/* Split in two, use the half, leave it. */
+/* Split in two, use the half, leave it. One of four has the opposite order. */
 static tuttiResult_t split(struct sim_comm *w, int index)
 {
-	struct sim_comm half = { .departed = -1, .key = w->key * 7 + (uint64_t)index };
+	struct sim_comm half = { .departed = -1,
+				 .key = w->key * 7 + (uint64_t)index,
+				 .backward = sim_common(w->key, index, 4 + SIM_RANKS, 4) == 0 };
 	int color = (int)sim_common(w->key, index, 4 + w->rank, 3);
 	uint64_t began = sim->now_ns;
 	tuttiResult_t rc;
 
 	sim_plan_faults_of_split();
-	rc = tuttiCommSplit(w->comm, color - 1, w->rank, &half.comm, NULL);
+	rc = tuttiCommSplit(w->comm, color - 1, half.backward ? -w->rank : w->rank, &half.comm,
+			    NULL);
 	sim_check_call(w, "split", rc, began, SIM_TIMEOUT_NS + SIM_SLACK_NS);
 	if (rc || !half.comm)
 		return rc;
