@@ -1,6 +1,6 @@
 /*
- * express.c - the way by slots: collectives whose posts have up to 64 KiB (allreduce), or 16 KiB, or 256 KiB
- * if ranks share cores, among up to 64 ranks of one host, in one step; of any size between two ranks without a root
+ * express.c - the way by slots: collectives whose posts have up to 64 KiB (allreduce, or two ranks where lines stay
+ * shared, mem/peer_lines.h), or 16 KiB, or 256 KiB if ranks share cores, among up to 64 ranks of one host, in one step; of any size between two ranks without a root
  * (slot_pair.c, slot_pieces.c), and where ranks share cores and only copy (slot_pieces.c)
  *
  * Where the ranks of a communicator share one host's memory, algorithms of one step run without
@@ -69,7 +69,7 @@ INLINE void post(tuttiComm_t c, const struct tt_form *f, const char *in, uint32_
 	if (tt_likely(f->block < TT_STORES_LEAST)) {
 		tt_slots_post(c, in, bytes, stamp, false);
 	} else {
-		call = tt_stores_next(c->calls.slot_stores, bytes);
+		call = tt_stores_next(c->calls.slot_stores, bytes, !tt_form_is_full(f));
 		if (f->need->in_parts && f->nranks > 2)
 			tt_slots_post_parts(c, &call, in, f->block, f->block, stamp);
 		else
@@ -176,7 +176,7 @@ INLINE void copy_post(const struct tt_form *f, char *out, const char *post)
 		if (tt_readers_own && !tt_form_is_full(f))
 			tt_copy_and_own(out, (void *)(uintptr_t)post, left);
 		else
-			tt_copy_from_peer(out, post, left);
+			tt_copy_and_keep(out, post, left);
 	} else if (bytes > TT_SLOT_SMALL) {
 		tt_copy(out, post + at, left);
 	} else {

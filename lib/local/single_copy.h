@@ -33,7 +33,7 @@ struct tt_smsc_trial {
 	struct tt_trial trial;
 	bool windows; /* the calls are on windows, not on ordinary memory */
 };
-#define TT_SMSC_SIZES 6
+#define TT_SMSC_SIZES 7
 struct tt_smsc_history {
 	unsigned in_vain;              /* address exchanges in a row after which messages ran */
 	unsigned skipped;              /* calls without an address exchange */

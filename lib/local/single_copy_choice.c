@@ -26,10 +26,11 @@
 
 static struct tt_smsc_history *history_of(const struct tt_op *op)
 {
-	size_t blocks = op->bound.block / TT_SINGLE_COPY_BYTES;
+	/* a block of TT_SINGLE_COPY_BYTES, which slots take between two ranks, is of the first size alone */
+	size_t blocks = (op->bound.block - 1) / TT_SINGLE_COPY_BYTES;
 	unsigned size = 0;
 
-	for (; blocks > 1 && size < TT_SMSC_SIZES - 1; blocks >>= 2)
+	for (; blocks > 0 && size < TT_SMSC_SIZES - 1; blocks >>= 2)
 		size++;
 	return &op->comm->single_copy->history[op->call.request->collective][size];
 }

@@ -49,7 +49,7 @@ void tt_slots_copy_pair(char *out, const char *theirs, size_t bytes, bool past)
 	if (past)
 		tt_copy_nontemporal(out, theirs, bytes);
 	else
-		tt_copy_from_peer(out, theirs, bytes);
+		tt_copy_and_keep(out, theirs, bytes);
 }
 
 /* A piece of the call: bytes at `keep` are summed by this rank, bytes at `give` by the other. Parts
@@ -75,7 +75,7 @@ static struct piece piece_of(const struct tt_op *op)
 
 static void give(struct tt_op *op, const struct piece *p)
 {
-	op->stores = tt_stores_next(op->comm->calls.slot_stores, p->give_bytes);
+	op->stores = tt_stores_next(op->comm->calls.slot_stores, p->give_bytes, false);
 	tt_slots_copy(op->comm, &op->stores, op->bound.base[TT_IN] + p->give, p->give_bytes,
 		      op->call.stamp);
 	tt_slots_count(op->comm, p->give_bytes);

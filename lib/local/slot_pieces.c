@@ -66,7 +66,7 @@ static void post(struct tt_op *op, const struct tt_form *f, size_t bytes)
 		tt_slots_post_parts(op->comm, &ordinary, op->bound.base[TT_IN] + op->slots.done,
 				    f->block, bytes, op->call.stamp);
 	} else {
-		op->stores = tt_stores_next(op->comm->calls.slot_stores, bytes);
+		op->stores = tt_stores_next(op->comm->calls.slot_stores, bytes, false);
 		tt_slots_copy(op->comm, &op->stores,
 			      op->bound.base[TT_IN] + tt_form_posted_from(f) + op->slots.done,
 			      bytes, op->call.stamp);

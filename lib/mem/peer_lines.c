@@ -3,6 +3,10 @@
  *
  * Called by run, local and the transport of shared memory.
  */
+#ifdef __x86_64__
+#include <cpuid.h>
+#endif
+
 #include "mem/copy.h"
 #include "mem/peer_lines.h"
 #include "mem/reduce_types.h"
@@ -12,8 +16,11 @@ bool tt_readers_own;
 static __attribute__((constructor)) void look_at_processor(void)
 {
 #ifdef __x86_64__
-	__builtin_cpu_init();
-	tt_readers_own = __builtin_cpu_is("amd");
+	unsigned most, b, c, d;
+	const unsigned amd = 0x68747541, hygon = 0x6f677948; /* "Auth", "Hygo" */
+
+	if (__get_cpuid(0, &most, &b, &c, &d))
+		tt_readers_own = b == amd || b == hygon;
 #endif
 }
 
@@ -26,26 +33,26 @@ static void fetch_short(const char *p, size_t bytes)
 }
 
 /* The processor's own prefetch follows a stream to the end of its page, and keeps about 20 lines of it on their way; a
- * core can await 48. So a long copy reads 16 pages side by side. Xeon, two cores, 256 KiB out of another core's second
+ * core can await 48. So a long copy reads 16 pages, a part of each in turn. Xeon, two cores, 256 KiB out of another core's second
  * cache, us: page after page 13.9, 4 pages 11.9, 16 pages 10.5; ping-pong of 256 KiB 25.5 to 20.5, allgather of 256 KiB
  * 13.1 to 10.6. Returns the bytes that are copied, whole pages. */
-#define GROUP (TT_STREAMS * TT_STREAM_BYTES)
-static size_t copy_streams(char *dst, const char *src, size_t bytes)
+#define GROUP (TT_INTERLEAVED * TT_INTERLEAVED_PAGE)
+static size_t copy_interleaved(char *dst, const char *src, size_t bytes)
 {
 	size_t at = 0;
 
 	for (; !tt_readers_own && bytes - at >= GROUP; at += GROUP)
-		tt_reduce_isa_now()->copy_streams(dst + at, src + at);
+		tt_reduce_isa_now()->copy_interleaved(dst + at, src + at);
 	return at;
 }
 
 /* 1 KiB of each page in turn: allreduce of 64 KiB, Xeon, us, 7.9 to 6.7 */
 #define PART 1024u
-static void reduce_streams(tt_reduce_fn *reduce, char *dst, char *dst2, const char *a,
-			   const char *b, size_t count)
+static void reduce_interleaved(tt_reduce_fn *reduce, char *dst, char *dst2, const char *a,
+			       const char *b, size_t count)
 {
 	for (size_t i = 0; i < GROUP / PART; i++) {
-		size_t at = i % TT_STREAMS * TT_STREAM_BYTES + i / TT_STREAMS * PART;
+		size_t at = i % TT_INTERLEAVED * TT_INTERLEAVED_PAGE + i / TT_INTERLEAVED * PART;
 		const void *src[] = { a + at, b + at };
 
 		reduce(dst + at, dst2 ? dst2 + at : NULL, src, 2, count);
@@ -63,7 +70,7 @@ void tt_reduce_from_peer(tt_reduce_fn *reduce, void *dst, void *dst2, const void
 		return;
 	}
 	for (; bytes >= GROUP; bytes -= GROUP, to += GROUP, a += GROUP, b += GROUP) {
-		reduce_streams(reduce, to, to2, a, b, PART / width);
+		reduce_interleaved(reduce, to, to2, a, b, PART / width);
 		to2 = to2 ? to2 + GROUP : NULL;
 	}
 	if (bytes)
@@ -71,7 +78,7 @@ void tt_reduce_from_peer(tt_reduce_fn *reduce, void *dst, void *dst2, const void
 }
 
 /* Fewer pages: the next one comes into this core's second cache while one is copied. Xeon, us: allgather of 64 KiB 4.3 to
- * 3.4 (in four streams 4.2), send and receive of 64 KiB 5.9 to 5.2. In tt_copy_and_own nothing is gained. */
+ * 3.4 (of four pages in turn 4.2), send and receive of 64 KiB 5.9 to 5.2. In tt_copy_and_own nothing is gained. */
 #define AHEAD 4096u
 
 /* For a length that is constant the compiler would take rep movsq, so it does not see the length. */
@@ -89,7 +96,7 @@ static void fetch_lines(const char *p, size_t bytes)
 	}
 }
 
-static void copy_pages(char *dst, const char *src, size_t bytes)
+static void copy_ahead(char *dst, const char *src, size_t bytes)
 {
 	size_t at = 0;
 
@@ -104,19 +111,23 @@ static void copy_pages(char *dst, const char *src, size_t bytes)
 
 void tt_copy_from_peer(void *dst, const void *src, size_t bytes)
 {
-	size_t at = copy_streams(dst, src, bytes), left = bytes - at;
+	size_t at = copy_interleaved(dst, src, bytes), left = bytes - at;
 
-	if (left > AHEAD) {
-		copy_pages((char *)dst + at, (const char *)src + at, left);
-	} else if (left) {
-		fetch_short((const char *)src + at, left);
+	if (left > AHEAD)
+		copy_ahead((char *)dst + at, (const char *)src + at, left);
+	else if (left)
 		tt_copy((char *)dst + at, (const char *)src + at, left);
-	}
+}
+
+void tt_copy_and_keep(void *dst, const void *src, size_t bytes)
+{
+	fetch_short(src, bytes);
+	tt_copy_from_peer(dst, src, bytes);
 }
 
 void tt_copy_to_peer(void *dst, const void *src, size_t bytes)
 {
-	size_t at = copy_streams(dst, src, bytes);
+	size_t at = copy_interleaved(dst, src, bytes);
 
 	if (at < bytes)
 		tt_copy((char *)dst + at, (const char *)src + at, bytes - at);

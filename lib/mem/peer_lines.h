@@ -4,20 +4,23 @@
 
 #include "mem/reduce.h"
 
-/* Shall a reader take ownership of lines that the other core, or this one, writes next? On AMD's processors: a store to a
- * line that two cores share takes longest there (run/stores.c). Elsewhere readers leave lines shared, and long copies and
- * sums read pages side by side. Xeon, two cores, us, with and without ownership: broadcast of 256 KiB 17.3, 14.0, reduce
- * 21.3, 15.0, ping-pong of 4 MiB 814, 670. Set when the library is loaded; tests change it. */
+/* A reader takes ownership of lines that the other core, or this one, writes next: on processors of AMD and Hygon, where
+ * a store to a line that two cores share takes longest (run/stores.c). Elsewhere readers leave lines shared, and long
+ * copies and sums take 16 pages, a part of each in turn. Xeon, two cores, us, with and without ownership: broadcast of
+ * 256 KiB 17.3, 14.0, reduce 21.3, 15.0, ping-pong of 4 MiB 814, 670; ARM is not measured. Set when the library is loaded;
+ * tests change it. */
 extern bool tt_readers_own;
 
 /* memcpy from shared memory that another core has written */
 void tt_copy_from_peer(void *dst, const void *src, size_t bytes);
-/* The same, and this core owns the lines of src afterwards (tt_own_lines), where the other core writes next */
+/* The same, from memory where this core writes next */
+void tt_copy_and_keep(void *dst, const void *src, size_t bytes);
+/* The same, from memory where the other core writes next: owns its lines (tt_own_lines) */
 void tt_copy_and_own(void *dst, void *src, size_t bytes);
 /* memcpy to shared memory that another core has read */
 void tt_copy_to_peer(void *dst, const void *src, size_t bytes);
 
-/* reduce(dst, dst2, src, nsrc, bytes / width) of elements of `width` bytes, some sources in such memory */
+/* reduce(dst, dst2, src, nsrc, bytes / width) of elements of `width` bytes, of sources that another core has written */
 void tt_reduce_from_peer(tt_reduce_fn *reduce, void *dst, void *dst2, const void *const *src,
 			 int nsrc, size_t bytes, size_t width);
 

@@ -280,11 +280,12 @@ static void copy(void *to, const void *from, size_t bytes)
 }
 
 /* 256 bytes of each page in turn */
-static void copy_streams(void *to, const void *from)
+static void copy_interleaved(void *to, const void *from)
 {
-	for (size_t at = 0; at < TT_STREAM_BYTES; at += 256)
-		for (size_t page = 0; page < TT_STREAMS; page++)
-			for (size_t i = page * TT_STREAM_BYTES + at, end = i + 256; i < end; i += W)
+	for (size_t at = 0; at < TT_INTERLEAVED_PAGE; at += 256)
+		for (size_t page = 0; page < TT_INTERLEAVED; page++)
+			for (size_t i = page * TT_INTERLEAVED_PAGE + at, end = i + 256; i < end;
+			     i += W)
 				store((unsigned char *)to + i,
 				      load((const unsigned char *)from + i));
 }
@@ -308,7 +309,7 @@ static void copy_streams(void *to, const void *from)
 
 #define REDUCE_ISA(text)                                                                         \
 	{                                                                                        \
-		.name = text, .copy = copy, .copy_streams = copy_streams,                        \
+		.name = text, .copy = copy, .copy_interleaved = copy_interleaved,                \
 		ROW_INTEGER(Int8, Uint8), ROW_INTEGER(Uint8, Uint8), ROW_INTEGER(Int32, Uint32), \
 		ROW_INTEGER(Uint32, Uint32), ROW_INTEGER(Int64, Uint64),                         \
 		ROW_INTEGER(Uint64, Uint64), ROW_FLOAT(Float16), ROW_FLOAT(Bfloat16),            \

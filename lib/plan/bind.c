@@ -80,24 +80,35 @@ void tt_plan_bind_evenly(const struct tt_plan *plan, const struct tt_connectivit
 	cut_into_tiles(plan, paths, most, b);
 }
 
+static bool is_crowded(const struct tt_plan *plan, const struct tt_connectivity *p)
+{
+	return p->cores && plan->nranks > p->cores;
+}
+
+/* Two ranks with a core each, whose processors leave the lines shared that both cores have */
+static bool two_without_owners(const struct tt_plan *plan, const struct tt_connectivity *p)
+{
+	return plan->nranks == 2 && !is_crowded(plan, p) && !p->readers_own;
+}
+
 /* Most bytes of a post to a slot. Messages of a larger call overlap the copies of writer and reader, which
  * ranks that share a core cannot do: there a post saves copies and switches between ranks, but in a scatter, where
  * the root copies all parts before any rank takes its own. Two ranks with a core each, 64 KiB, times by posts to times by
  * messages: EPYC 9004 1.6; Xeon, broadcast 0.58, reduce 0.71, gather 0.75, scatter 0.68; posts of 256 KiB are slower. */
 static size_t most_posted(const struct tt_plan *plan, const struct tt_connectivity *p)
 {
-	bool crowded = p->cores && plan->nranks > p->cores;
+	bool crowded = is_crowded(plan, p);
 
 	if (plan->collective == TT_ALLREDUCE || (plan->collective == TT_SCATTER && crowded) ||
-	    (plan->nranks == 2 && !crowded && !p->readers_own))
+	    two_without_owners(plan, p))
 		return TT_EXPRESS_BYTES;
 	return crowded ? TT_EXPRESS_CROWDED_BYTES : TT_EXPRESS_OTHER_BYTES;
 }
 
 bool tt_plan_on_slots(const struct tt_plan *plan, const struct tt_connectivity *p, size_t bytes)
 {
-	/* of two ranks, each posts the other's part only */
-	bool all_parts = plan->rule == TT_EQUAL && plan->nranks > 2;
+	/* of two ranks each posts the other's part only, of which the limit is one here */
+	bool all_parts = plan->rule == TT_EQUAL && !two_without_owners(plan, p);
 	size_t most = most_posted(plan, p), blocks = all_parts ? plan->in_blocks : 1;
 
 	return plan->slots && p->one_host && !p->over_tcp && plan->nranks > 1 &&

@@ -27,7 +27,7 @@ static inline void count(struct tt_op *op, size_t bytes)
 {
 	if (bytes >= TT_STORES_LEAST && op->comm->hosts.ranks_here > 1)
 		op->stores = tt_stores_next(
-			op->comm->calls.message_stores[op->call.request->collective], bytes);
+			op->comm->calls.message_stores[op->call.request->collective], bytes, false);
 }
 
 static int begin(struct tt_op *op)

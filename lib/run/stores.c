@@ -3,7 +3,7 @@
  *
  * A post to a slot, or a message, goes into lines that a peer read last time. An ordinary store to a
  * line that two cores share waits until the other core has given it up, one line after the other; so
- * the reader of a message, or of a post of a rank that only gives, takes exclusive ownership of its lines
+ * where that takes longest (tt_readers_own, mem/peer_lines.h) the reader of a message, or of a post of a rank that only gives, takes exclusive ownership of its lines
  * (tt_own_lines), and a modified line of one core moves to the other as fast as it is asked for; two
  * ranks that both give take each other's page over (local/slots.h). A non-temporal store bypasses the caches:
  * the reader then reads memory. Between distant cores that is the faster way, between near ones it
@@ -22,12 +22,14 @@
 #include "run/stores.h"
 
 /* The first calls of a kind find the lines as the other kind has left them, and are not timed: ordinary stores wait for
- * lines that non-temporal ones have left in memory. Posts of a root of 4 KiB go around 128 pages, longer posts of ranks
- * with a core each take turns in two places. TRY more calls end a trial. */
+ * lines that non-temporal ones have left in memory. Posts of a root of 4 KiB go around 128 pages, those of 64 KiB around 8
+ * places; posts of two ranks to each other take turns in two from 16 KiB on. TRY more calls end a trial. */
 #define TRY 2
-static unsigned places_of(size_t bytes)
+static unsigned places_of(size_t bytes, bool around)
 {
-	return bytes <= TT_EXPRESS_OTHER_BYTES ? (unsigned)(2 * TT_SLOT_HALF / bytes) : 2;
+	return bytes <= (around ? TT_EXPRESS_BYTES : TT_EXPRESS_OTHER_BYTES)
+		       ? (unsigned)(2 * TT_SLOT_HALF / bytes)
+		       : 2;
 }
 /* The least time and the least number of calls between two trials, for each place */
 #define TRIAL_NS (10 * 1000000ull)
@@ -71,11 +73,11 @@ static unsigned class_of(size_t bytes)
 	return k;
 }
 
-struct tt_stores_call tt_stores_next(struct tt_stores *classes, size_t bytes)
+struct tt_stores_call tt_stores_next(struct tt_stores *classes, size_t bytes, bool around)
 {
 	struct tt_stores *s = &classes[class_of(bytes)];
 	struct tt_stores_call call = { .stores = s };
-	unsigned places = places_of(bytes);
+	unsigned places = places_of(bytes, around);
 
 	next_stretch(s, places);
 	s->unseen += bytes < SAMPLE_BYTES ? (uint32_t)bytes : SAMPLE_BYTES;

@@ -263,6 +263,7 @@ static int print_choice(const struct info_options *v, const struct tool_hypothet
 				       .over_tcp = world->world.paths.over_tcp,
 				       .nic_class = world->world.paths.nic_class,
 				       .cores = world->world.cores,
+				       .readers_own = world->world.paths.readers_own,
 				       .message_bytes = world->world.message_bytes,
 				       .cost = world->world.cost };
 	struct tt_candidate list[TT_MOST_CANDIDATES];

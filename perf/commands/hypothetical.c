@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "mem/peer_lines.h"
 #include "perf/commands/hypothetical.h"
 #include "tools/plural.h"
 
@@ -140,6 +141,7 @@ int tool_hypothetical_options(const struct tool_hypothetical_options *options,
 						     .one_host = ret->topology.nhosts == 1,
 						     .over_tcp = !strcmp(transport, "tcp"),
 						     .cores = (int)options->cores,
+						     .readers_own = tt_readers_own,
 						     .nic_class = (uint8_t)nic };
 	ret->world.message_bytes = options->tile_bytes
 					   ? (size_t)options->tile_bytes

@@ -14,6 +14,7 @@
 
 #include "algorithms/algorithms.h"
 #include "base/base.h"
+#include "mem/peer_lines.h"
 #include "mem/reduce.h"
 #include "perf/commands/tune.h"
 
@@ -109,8 +110,12 @@ static void set_world(const struct tool_tune *t, const struct tool_tune_run *run
 				    .topology = topology,
 				    .cores = t->cores,
 				    .cost = cost,
-				    .paths = { run->np, run->nhosts == 1, is_over_tcp(run),
-					       t->cores, run->nic } };
+				    .paths = { .nranks = run->np,
+					       .one_host = run->nhosts == 1,
+					       .over_tcp = is_over_tcp(run),
+					       .cores = t->cores,
+					       .readers_own = tt_readers_own,
+					       .nic_class = run->nic } };
 	w->message_bytes = tt_connectivity_message_bytes(&w->paths);
 }
 
@@ -181,6 +186,7 @@ const struct tt_algorithm *tool_tune_choice(const struct tool_tune *t, int numbe
 	struct tt_call_facts facts = { .bytes = bytes,
 				       .over_tcp = w.paths.over_tcp,
 				       .cores = t->cores,
+				       .readers_own = tt_readers_own,
 				       .cost = cost,
 				       .nic_class = run->nic,
 				       .nic_only = true };

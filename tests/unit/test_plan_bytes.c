@@ -268,3 +268,57 @@ Test(plan_bytes, only_two_ranks_over_tcp_have_messages_of_1_MiB)
 	cr_expect_eq(tt_connectivity_message_bytes(&many), 256 << 10);
 	cr_expect_eq(tt_connectivity_message_bytes(&nic), 256 << 10);
 }
+
+/* The most bytes of a buffer (of a block, where all have one length) that go to slots: found by halving */
+static size_t most_on_slots(const char *algorithm, enum tt_collective collective,
+			    const struct tt_connectivity *facts)
+{
+	const struct tt_topology t = { .nranks = facts->nranks, .nhosts = 1 };
+	const struct tt_algorithm *a = tt_algorithm_find(collective, algorithm);
+	struct tt_shape shape = { collective, facts->nranks, 0, 0, &t };
+	size_t fits = 0, above = 2 << 20;
+	struct tt_plan *p;
+
+	cr_assert(a && tt_plan_build(a, algorithm, &shape, &p) == TT_OK, "%s", algorithm);
+	while (above - fits > 1) {
+		size_t bytes = (fits + above) / 2;
+
+		if (tt_plan_on_slots(p, facts, bytes))
+			fits = bytes;
+		else
+			above = bytes;
+	}
+	tt_plan_free(p);
+	return fits;
+}
+
+/* Two ranks with a core each, without and with owners of lines; three; two that share a core; two over tcp */
+Test(plan_bytes, the_posts_of_two_ranks_are_longer_where_lines_stay_shared)
+{
+	static const struct tt_connectivity of[] = {
+		{ .nranks = 2, .one_host = true, .cores = 2 },
+		{ .nranks = 2, .one_host = true, .cores = 2, .readers_own = true },
+		{ .nranks = 3, .one_host = true, .cores = 4 },
+		{ .nranks = 2, .one_host = true, .cores = 1 },
+		{ .nranks = 2, .one_host = true, .cores = 2, .over_tcp = true },
+	};
+	static const struct {
+		const char *algorithm;
+		enum tt_collective collective;
+		size_t most_kib[5];
+	} calls[] = {
+		{ "one-shot", TT_ALLREDUCE, { 64, 64, 64, 64, 0 } },
+		{ "direct", TT_BROADCAST, { 64, 16, 16, 256, 0 } },
+		{ "direct", TT_GATHER, { 64, 16, 16, 256, 0 } },
+		{ "direct", TT_SCATTER, { 64, 8, 5, 32, 0 } },
+		{ "direct", TT_ALLTOALL, { 64, 8, 5, 128, 0 } },
+	};
+
+	for (size_t i = 0; i < sizeof(calls) / sizeof(calls[0]); i++)
+		for (size_t k = 0; k < sizeof(of) / sizeof(of[0]); k++)
+			cr_expect_eq(most_on_slots(calls[i].algorithm, calls[i].collective,
+						   &of[k]) >>
+					     10,
+				     calls[i].most_kib[k], "%s of case %zu",
+				     tt_collective_name(calls[i].collective), k);
+}

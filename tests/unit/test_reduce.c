@@ -506,61 +506,83 @@ static void copy_and_own(void *dst, const void *src, size_t bytes)
 	tt_copy_and_own(dst, (void *)(uintptr_t)src, bytes);
 }
 
-/* Lengths up to some groups of pages, and around each; the source is read, and lines may be stored as they are. */
+/* The source is read, and lines of it may be stored as they are. Groups of 16 pages, and lengths around them */
 Test(copy, a_copy_between_cores_is_right_and_changes_no_source, .timeout = 60)
 {
-	enum { GROUP = 16 * 4096, MOST_BYTES = 2 * GROUP + 9000 };
+	enum { GROUP = 16 * 4096, MOST_BYTES = 2 * GROUP + 4000, COPIES = 4 };
 	static unsigned char to[MOST_BYTES + 2], from[MOST_BYTES + 64], before[sizeof(from)];
-	void (*const copies[])(void *, const void *, size_t) = { tt_copy_from_peer, tt_copy_to_peer,
-								 copy_and_own };
+	static const size_t lengths[] = { 0,         1,     63,        64,        337,
+					  4095,      4096,  4097,      8192,      16384,
+					  GROUP - 1, GROUP, GROUP + 1, 2 * GROUP, MOST_BYTES };
+	void (*const copies[COPIES])(void *, const void *,
+				     size_t) = { tt_copy_from_peer, tt_copy_and_keep,
+						 tt_copy_to_peer, copy_and_own };
 	bool own = tt_readers_own;
 
 	for (size_t i = 0; i < sizeof(from); i++)
 		from[i] = before[i] = (unsigned char)random_of(9, i);
-	for (size_t i = 0; i < 2 * sizeof(copies) / sizeof(copies[0]); i++)
-		for (size_t start = 0; start < 64; start += 21)
-			for (size_t bytes = 0; bytes <= MOST_BYTES; bytes += bytes < 140 ? 7
-									     : bytes < 9000
-										     ? 509
-										     : 4093) {
-				tt_readers_own = i % 2;
-				memset(to, 0, sizeof(to));
-				copies[i / 2](to + 1, from + start, bytes);
-				cr_assert(!memcmp(to + 1, before + start, bytes) && !to[0] &&
-						  !to[1 + bytes] &&
-						  !memcmp(from, before, sizeof(from)),
-					  "copy %zu: %zu bytes from +%zu", i, bytes, start);
-			}
+	for (size_t i = 0; i < 3 * 2 * COPIES * sizeof(lengths) / sizeof(lengths[0]); i++) {
+		size_t bytes = lengths[i / (3 * 2 * COPIES)], copy = i / 6 % COPIES;
+
+		if (tt_reduce_isa_set(isas[i % 3]))
+			continue;
+		tt_readers_own = i / 3 % 2;
+		for (size_t start = 0; start < 64; start += 21) {
+			memset(to, 0, sizeof(to));
+			copies[copy](to + 1, from + start, bytes);
+			cr_assert(!memcmp(to + 1, before + start, bytes) && !to[0] &&
+					  !to[1 + bytes] && !memcmp(from, before, sizeof(from)),
+				  "copy %zu: %zu bytes from +%zu", copy, bytes, start);
+		}
+	}
 	tt_readers_own = own;
+	tt_reduce_isa_set("auto");
 }
 
-/* The bits of one call of the kernel, into one output or two, also in place */
+static tt_reduce_fn *counted_kernel;
+static size_t kernel_calls;
+
+static void counted(void *dst, void *dst2, const void *const *src, int nsrc, size_t count)
+{
+	kernel_calls++;
+	counted_kernel(dst, dst2, src, nsrc, count);
+}
+
+/* The bits of one call of the kernel: into one output or two, in place of the first source, or of both. Groups of 16 pages
+ * of two sources in parts of 1 KiB, unless readers own lines */
 Test(reduce, a_sum_between_cores_has_the_bits_of_the_kernel, .timeout = 60)
 {
-	enum { GROUP = 16 * 4096, MOST_BYTES = 2 * GROUP + 5000, MARGIN = 64 };
-	static unsigned char in[3][MOST_BYTES], wanted[MOST_BYTES], got[2][MOST_BYTES + MARGIN];
-	const size_t lengths[] = { 8, 4096, GROUP - 8, GROUP, GROUP + 8, 2 * GROUP + 4000 };
+	enum { GROUP = 16 * 4096, MOST_BYTES = 2 * GROUP + 4000, CASES = 2 * 3 * 4 };
+	static unsigned char in[3][MOST_BYTES + 8], wanted[MOST_BYTES], got[2][MOST_BYTES + 8];
+	static const size_t lengths[] = { 8, 4096, GROUP - 8, GROUP, GROUP + 8, MOST_BYTES };
+	static const tuttiDataType_t types[] = { tuttiInt8, tuttiFloat16, tuttiFloat32,
+						 tuttiInt64 };
 	bool own = tt_readers_own;
 
 	for (size_t i = 0; i < sizeof(in); i++)
-		in[i / MOST_BYTES][i % MOST_BYTES] = (unsigned char)random_of(10, i);
-	for (unsigned i = 0; i < 16 * sizeof(lengths) / sizeof(lengths[0]); i++) {
-		size_t bytes = lengths[i / 16], width = i & 8 ? 8 : 2;
-		tt_reduce_fn *kernel = tt_reduce_kernel(i & 8 ? tuttiInt64 : tuttiFloat16,
-							tuttiSum);
-		const void *src[] = { in[0], in[1] + 2, in[2] };
-		int nsrc = i & 4 ? 3 : 2;
+		in[i / sizeof(in[0])][i % sizeof(in[0])] = (unsigned char)random_of(10, i);
+	for (unsigned i = 0; i < CASES * sizeof(lengths) / sizeof(lengths[0]); i++) {
+		tuttiDataType_t type = types[i / 6 % 4];
+		size_t bytes = lengths[i / CASES], width = ref_bytes[type], groups;
+		bool two = i / 2 % 3 == 1; /* outputs */
+		int nsrc = i / 2 % 3 == 2 ? 3 : 2;
+		const void *src[] = { got[0], two ? got[1] : in[1] + width, in[2] };
 
-		tt_readers_own = i & 2;
-		kernel(wanted, NULL, src, nsrc, bytes / width);
+		tt_readers_own = i % 2;
+		groups = tt_readers_own || nsrc > 2 ? 0 : bytes / GROUP;
+		counted_kernel = tt_reduce_kernel(type, tuttiSum);
 		memset(got, 0, sizeof(got));
-		if (i & 1)
-			src[0] = memcpy(got[0], in[0], bytes);
-		tt_reduce_from_peer(kernel, got[0], i & 1 ? got[1] : NULL, src, nsrc, bytes, width);
+		memcpy(got[0], in[0], bytes);
+		memcpy(got[1], in[1], two ? bytes : 0);
+		counted_kernel(wanted, NULL, src, nsrc, bytes / width);
+		kernel_calls = 0;
+		tt_reduce_from_peer(counted, got[0], two ? got[1] : NULL, src, nsrc, bytes, width);
 		cr_assert(!memcmp(got[0], wanted, bytes) && !got[0][bytes] &&
-				  !memcmp(got[1], i & 1 ? wanted : in[0], i & 1 ? bytes : 0) &&
-				  !got[1][i & 1 ? bytes : 0],
+				  !memcmp(got[1], wanted, two ? bytes : 0) &&
+				  !got[1][two ? bytes : 0],
 			  "case %u: %zu bytes", i, bytes);
+		cr_assert_eq(kernel_calls, 64 * groups + (groups * GROUP < bytes),
+			     "case %u: %zu bytes", i, bytes);
 	}
 	tt_readers_own = own;
 }

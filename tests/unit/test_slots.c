@@ -13,6 +13,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "mem/peer_lines.h"
 #include "mem/reduce.h"
 #include "run/way.h"
 #include "tests/support/must.h"
@@ -354,6 +355,62 @@ Test(slots, calls_of_two_ranks_without_a_root_have_any_length, .timeout = 120)
 	struct ranks r = { .n = 2, .transport = "shm" };
 
 	cr_expect_eq(ranks_run(&r, call_long), 0);
+}
+
+/* ---- two ranks, the longest post ------------------------------------------------------------- */
+
+struct at_limit {
+	struct ranks r;
+	bool own[2]; /* of the ranks' processors */
+};
+
+/* Calls of two ranks up to the longest post and behind it: their sums and copies, and which go by slots. Ranks agree on the
+ * limit, though their processors differ, as under an emulator. */
+static int call_at_limit(tuttiComm_t *comm, int rank, int n, void *arg)
+{
+	static const enum tt_collective with_root[] = { TT_BROADCAST, TT_REDUCE, TT_GATHER,
+							TT_SCATTER };
+	enum { PAGE = 65536 / sizeof(double) };
+	static double input[2 * PAGE + 4], output[2 * PAGE + 4];
+	const struct at_limit *l = arg;
+	tuttiCounters_t before = { .size = sizeof(before) }, after = { .size = sizeof(after) };
+	bool own = l->own[0] || l->own[1], crowded;
+
+	tt_readers_own = l->own[rank];
+	MUST(tuttiCommInitRank(comm, n, l->r.id, rank));
+	crowded = (*comm)->hosts.crowded;
+	for (unsigned i = 0; i < 4 * 4 * 2; i++) {
+		enum tt_collective collective = with_root[i % 4];
+		size_t limit = !own ? PAGE : collective == TT_SCATTER ? PAGE / 8 : PAGE / 4;
+		const size_t counts[] = { limit / 2, limit - 1, limit, limit + 1 };
+		struct slots_call k = { .collective = collective,
+					.count = counts[i / 4 % 4],
+					.root = (int)(i / 4 % 2),
+					.in_place = i >= 16,
+					.seed = i * 100 };
+
+		bool gives = (collective == TT_REDUCE || collective == TT_GATHER) !=
+			     (rank == k.root);
+
+		WANT(!tuttiCommGetCounters(*comm, &before));
+		WANT(call_in(&k, *comm, rank, n, input, output) == 0);
+		WANT(!tuttiCommGetCounters(*comm, &after));
+		WANT(crowded || !gives ||
+		     (before.messages == after.messages) == (k.count <= limit));
+	}
+	return 0;
+}
+
+Test(slots, two_ranks_post_up_to_64_KiB_where_lines_stay_shared, .timeout = 120)
+{
+	setenv("TUTTI_CMA", "off", 1); /* else calls of 64 KiB try it */
+	for (unsigned i = 0; i < 4; i++) {
+		struct at_limit l = { .r = { .n = 2, .transport = "shm", .no_join = true },
+				      .own = { i & 1, i & 2 } };
+
+		l.r.arg = &l;
+		cr_expect_eq(ranks_run(&l.r, call_at_limit), 0, "processors %u", i);
+	}
 }
 
 /* ---- ranks that share cores ------------------------------------------------------------------ */

@@ -22,7 +22,7 @@ static int run_late(struct tt_stores *classes, int calls, const uint64_t cost[2]
 	int n = 0, timed = 0;
 
 	for (int i = 0; i < calls; i++) {
-		struct tt_stores_call call = tt_stores_next(classes, BYTES);
+		struct tt_stores_call call = tt_stores_next(classes, BYTES, false);
 		uint64_t began_ns = clock_ns;
 
 		n += call.nontemporal;
@@ -98,32 +98,40 @@ Test(stores, of_calls_without_a_copy_are_ordinary)
 	struct tt_stores c[TT_STORES_SIZES] = { 0 };
 
 	for (int i = 0; i < 1000; i++)
-		cr_expect_not(tt_stores_next(c, BYTES).nontemporal);
+		cr_expect_not(tt_stores_next(c, BYTES, false).nontemporal);
 }
 
 /* Posts of a root go around the pages. Ordinary stores are slow where the page is in memory only, as non-temporal ones
  * have left it. */
-Test(stores, are_tried_around_all_pages)
+/* Posts of a root go around its pages: of `bytes`, around so many places */
+static void expect_tried_around(size_t bytes, int places)
 {
-	enum { LEAST = 4096, PAGES = 128, CALLS = 100000 };
+	enum { MOST_PLACES = 128, CALLS = 100000 };
 	struct tt_stores c[TT_STORES_SIZES] = { 0 };
-	bool in_memory[PAGES];
+	bool in_memory[MOST_PLACES];
 	int nontemporal = 0;
 
 	memset(in_memory, true, sizeof(in_memory));
-	c[0].prefers = c[0].nontemporal = true;
+	for (int k = 0; k < TT_STORES_SIZES; k++)
+		c[k].prefers = c[k].nontemporal = true;
 	for (int i = 0; i < CALLS; i++) {
-		struct tt_stores_call call = tt_stores_next(c, LEAST);
+		struct tt_stores_call call = tt_stores_next(c, bytes, true);
 		uint64_t began_ns = clock_ns;
 
 		clock_ns += near[call.nontemporal] +
-			    (!call.nontemporal && in_memory[i % PAGES] ? 2 * near[1] : 0);
-		in_memory[i % PAGES] = call.nontemporal;
+			    (!call.nontemporal && in_memory[i % places] ? 2 * near[1] : 0);
+		in_memory[i % places] = call.nontemporal;
 		if (call.timed)
-			tt_stores_note(&call, LEAST, began_ns, clock_ns);
+			tt_stores_note(&call, bytes, began_ns, clock_ns);
 		nontemporal += i >= CALLS / 2 && call.nontemporal;
 	}
-	cr_expect_leq(nontemporal, CALLS / 2 / 10);
+	cr_expect_leq(nontemporal, CALLS / 2 / 10, "%zu bytes", bytes);
+}
+
+Test(stores, are_tried_around_all_pages)
+{
+	expect_tried_around(4096, 128);
+	expect_tried_around(64 << 10, 8);
 }
 
 Test(stores, of_seldom_calls_are_tried_seldom)

@@ -533,7 +533,7 @@ static __attribute__((noinline)) void get_cell(struct tt_shm_link *l, void *dst,
 	if (l->goes_back && !keeps)
 		tt_copy_and_own(dst, l->cell, l->cell_bytes);
 	else
-		tt_copy_from_peer(dst, l->cell, l->cell_bytes);
+		tt_copy_and_keep(dst, l->cell, l->cell_bytes);
 	if (l->cells == &l->large && l->base.receiving)
 		tt_shm_rndv_note(l, l->cell_bytes, stamp, false);
 	settle_cell(l, keeps);
