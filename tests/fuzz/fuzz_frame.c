@@ -214,7 +214,8 @@ static void exchange(const uint8_t *data, size_t bytes)
 		give_parts(ctl, &r, child, raw, 12 + fact);
 	fuzz_memory(memory);
 	if (!tt_control_split(ctl, color, 0, 0, 0, &facts, 1, &made, &members)) {
-		check_facts(&facts, made ? members.map.n : n);
+		if (fact)
+			check_facts(&facts, made ? members.map.n : n);
 		if (made)
 			check_members(&members, n);
 		tt_parts_free(&facts);
