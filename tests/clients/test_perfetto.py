@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""test_perfetto.py TRACE FOLDER - Perfetto finds in TRACE, a file of `tutti trace merge`, all that the file says
+"""test_perfetto.py TRACE FOLDER - Perfetto finds in TRACE, of `tutti trace merge` or tutti-train --timeline, all that the file says
 
 Perfetto's trace processor in FOLDER reads the file, and PyPI's perfetto asks it in SQL. Called by perfetto.sh.
 """
@@ -87,11 +87,13 @@ def compare(events, tp):
     for name, value in rows(ERRORS):
         print(f"Perfetto: {value} {name}")
     slices = {row[0]: row[1:] for row in rows(SLICES)}
+    first = min(ns(e["ts"]) for e in events if e["ph"] == "X")
+    events = [dict(e, tid=e["tid"] or e["pid"]) if "tid" in e else e for e in events]     # 0 is the process's first thread
     begins = {e["id"]: (e["pid"], e["tid"]) for e in events if e["ph"] == "s"}
     return not rows(ERRORS) and agree(
-        "ranks", [(e["pid"], e["tid"], e["args"]["name"]) for e in events if e["name"] == "thread_name"], rows(RANKS),
+        "ranks", {(e["pid"], e["tid"], e["args"]["name"]) for e in events if e["name"] == "thread_name"}, rows(RANKS),
     ) & agree(
-        "calls", [(e["pid"], e["tid"], e["name"], ns(e["ts"]), ns(e["dur"])) for e in events if e["ph"] == "X"], slices.values(),
+        "calls", [(e["pid"], e["tid"], e["name"], ns(e["ts"]) - first, ns(e["dur"])) for e in events if e["ph"] == "X"], slices.values(),
     ) & agree(
         "arrows", [begins[e["id"]] + (e["pid"], e["tid"]) for e in events if e["ph"] == "f"],
         [slices[a][:2] + slices[b][:2] for a, b in rows("select slice_out, slice_in from flow")],

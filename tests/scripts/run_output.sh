@@ -94,15 +94,22 @@ for e in events:
         arrows[e["id"]][e["ph"]] = e
 for (pid, tid), row in spans.items():
     assert (pid, tid, "thread_name") in names and (pid, None, "process_name") in names
-    end = float("-inf")
-    for begin, last, name in sorted(row):
-        assert begin >= end - 0.002, (pid, tid, name, begin, end)     # times have three digits
-        end = last
+    around = []
+    for begin, last, name in sorted(row, key=lambda span: (span[0], -span[1])):
+        while around and around[-1] <= begin + 0.002:     # times have three digits
+            around.pop()
+        assert not around or name == "arrived" and last <= around[-1] + 0.002, (pid, tid, name, begin, around)
+        around.append(last)
+
+def innermost(e):
+    return max((b, n) for b, l, n in spans[e["pid"], e["tid"]] if b - 0.002 <= e["ts"] <= l + 0.002)
+
 for ends in arrows.values():
     s, f = ends["s"], ends["f"]
     assert s["pid"] != f["pid"] and s["ts"] <= f["ts"] and f["bp"] == "e" and s["name"] == f["name"] and s["cat"] == f["cat"]
     for e, kind in ((s, "send"), (f, "receive")):
         assert any(b - 0.002 <= e["ts"] <= l + 0.002 and n.startswith(kind) for b, l, n in spans[e["pid"], e["tid"]]), e
+    assert innermost(s)[0] < innermost(f)[0], (s, f)      # Perfetto's order of the ends of an arrow
 print(len({pid for pid, _ in spans}), len(arrows), "; ".join(names[pid, None, "process_name"].split(" on ")[0] for pid in (0, 1)))
 END
 run 60 "${net[@]}" --np 2 --steps 3 --timeline "$out/t.json"

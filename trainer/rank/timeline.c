@@ -76,17 +76,37 @@ static const char *name_of(const struct train_span *span)
 		       : train_step_name((enum train_step_kind)(span->activity - TRAIN_TIME_STEPS));
 }
 
-/* An arrow begins where its sender's span begins, and ends where its receiver's ends. */
-static void write_arrow(FILE *to, int rank, const struct train_span *span, double begin_us,
-			double end_us)
+static bool is_send(const struct train_span *span)
 {
-	bool send = train_step_is_send((enum train_step_kind)(span->activity - TRAIN_TIME_STEPS));
+	return train_step_is_send((enum train_step_kind)(span->activity - TRAIN_TIME_STEPS));
+}
 
+static void write_span(FILE *to, const char *name, int rank, uint64_t row, double begin_us,
+		       double us, uint64_t step)
+{
+	fprintf(to,
+		",\n{\"name\":\"%s\",\"ph\":\"X\",\"pid\":%d,\"tid\":%" PRIu64
+		",\"ts\":%.3f,\"dur\":%.3f,\"args\":{\"step\":%" PRIu64,
+		name, rank, row, begin_us, us, step);
+}
+
+/* An arrow begins where its sender's span begins. Perfetto lets it lead to the later of two spans, and a receive begins
+ * before its message is sent, so it ends at a span of its own, the last microsecond of the receive. */
+static void write_arrow(FILE *to, int rank, const struct train_span *span, double begin_us,
+			double us)
+{
+	double last_us = us < 1.0 ? us : 1.0,
+	       at_us = is_send(span) ? begin_us : begin_us + us - last_us;
+
+	if (!is_send(span)) {
+		write_span(to, "arrived", rank, span->row, at_us, last_us, span->step);
+		fprintf(to, "}}");
+	}
 	fprintf(to,
 		",\n{\"name\":\"message\",\"cat\":\"message\",\"ph\":\"%s\",\"id\":\"0x%" PRIx64
 		"\",\"pid\":%d,\"tid\":%" PRIu64 ",\"ts\":%.3f}",
-		send ? "s" : "f\",\"bp\":\"e", file.run + span->message, rank, span->row,
-		send ? begin_us : end_us);
+		is_send(span) ? "s" : "f\",\"bp\":\"e", file.run + span->message, rank, span->row,
+		at_us);
 }
 
 static void write_spans(FILE *to, int rank, const struct train_span *span, size_t n)
@@ -95,16 +115,13 @@ static void write_spans(FILE *to, int rank, const struct train_span *span, size_
 		double begin_us = (double)span[i].begin_ns / 1e3;
 		double us = (double)(span[i].end_ns - span[i].begin_ns) / 1e3;
 
-		fprintf(to,
-			",\n{\"name\":\"%s\",\"ph\":\"X\",\"pid\":%d,\"tid\":%" PRIu64
-			",\"ts\":%.3f,\"dur\":%.3f,\"args\":{\"step\":%" PRIu64,
-			name_of(&span[i]), rank, span[i].row, begin_us, us, span[i].step);
+		write_span(to, name_of(&span[i]), rank, span[i].row, begin_us, us, span[i].step);
 		if (span[i].activity >= TRAIN_TIME_STEPS)
 			fprintf(to, ",\"chunk\":%" PRIu64 ",\"micro\":%" PRIu64, span[i].chunk,
 				span[i].micro);
 		fprintf(to, "}}");
 		if (span[i].message)
-			write_arrow(to, rank, &span[i], begin_us, begin_us + us);
+			write_arrow(to, rank, &span[i], begin_us, us);
 	}
 }
 
