@@ -81,6 +81,12 @@ static double mean_rate(const struct train_progress *p)
 	return p->samples * 1e9 / (double)p->training_ns;
 }
 
+static void count_epochs(const struct train_progress *p, struct train_step_record *record)
+{
+	record->epoch = record->step ? (record->step - 1) / p->per_epoch + 1 : 0;
+	record->epochs = (p->steps - 1) / p->per_epoch + 1;
+}
+
 /* samples: that all ranks computed since the last record, in `took` */
 static int record_step(struct train_rank *t, struct train_progress *p,
 		       const struct train_batch *batch, const float tail[TRAIN_TAIL],
@@ -93,8 +99,6 @@ static int record_step(struct train_rank *t, struct train_progress *p,
 	*record = (struct train_step_record){
 		.step = t->step,
 		.steps = p->steps,
-		.epoch = (t->step - 1) / p->per_epoch + 1,
-		.epochs = (p->steps - 1) / p->per_epoch + 1,
 		.loss = of > 0.0 ? (double)tail[TRAIN_TAIL_LOSS] / of / (double)t->data->positions
 				 : 0.0,
 		.rate = (double)t->rate,
@@ -102,6 +106,7 @@ static int record_step(struct train_rank *t, struct train_progress *p,
 		.samples_per_s = samples * 1e9 / (double)took,
 		.mean_samples_per_s = mean_rate(p),
 	};
+	count_epochs(p, record);
 	return check_loss(t, t->step, record->loss);
 }
 
@@ -501,6 +506,7 @@ static int all_shares(struct train_rank *t, struct train_progress *p, struct tra
 			continue;
 		}
 		record.step = handout.step;
+		count_epochs(p, &record); /* this worker may have had no share */
 		p->samples = (double)handout.handed * (double)t->leaves.batch /
 			     (double)handout.shares;
 		rc = between_steps(t, p, break_after(t, record.step, end), &record, result);
@@ -519,13 +525,11 @@ static int evaluate_only(struct train_rank *t, struct train_progress *p,
 			 struct train_result *result)
 {
 	uint64_t step = t->first_step;
-	struct train_step_record record = {
-		.step = step,
-		.steps = p->steps,
-		.epoch = step ? (step - 1) / p->per_epoch + 1 : 0,
-		.epochs = (p->steps - 1) / p->per_epoch + 1,
-	};
-	int rc = between_steps(t, p, break_after(t, step, true), &record, result);
+	struct train_step_record record = { .step = step, .steps = p->steps };
+	int rc;
+
+	count_epochs(p, &record);
+	rc = between_steps(t, p, break_after(t, step, true), &record, result);
 
 	fill_result(t, p, &record, result);
 	return rc;

@@ -389,6 +389,7 @@ claim "the surviving workers of ps-async learn: accuracy $(field accuracy)" reac
 train "${async[@]}" --steps 40 --kill 0@10,1@12 --sim-compute-ms 5 --metrics "$out/p.csv" --jsonl "$out/j"
 claim "two workers die, worker 0 first: another one continues the metrics, before the evaluation" \
 	eval '[ "$(grep -c "^step" "$out/p.csv")" = 1 ] && awk -F, "\$5 == \"\" && \$1 > 12 { n++ } END { exit !n }" "$out/p.csv"'
+claim "... whose evaluation is of the last epoch" eval 'grep -q "^step 40  epoch 1 of 1 " "$out/log"'
 claim "... which is its last line, also of the JSON lines" \
 	eval 'grep -qE "^40,.*,0\.[0-9]+,[0-9.]+$" <<<"$(tail -n 1 "$out/p.csv")" && grep -q "^{\"step\":40,.*accuracy" <<<"$(tail -n 1 "$out/j")"'
 train "${async[@]}" --steps 12 --kill 0@12.5 --metrics "$out/p.csv"
