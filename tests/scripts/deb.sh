@@ -28,6 +28,7 @@ cat >"$tmp/use" <<'INSIDE'
 set -e
 export LANG=C DEBIAN_FRONTEND=noninteractive
 cd /mnt
+apt-get update
 apt-get install -y --no-install-recommends ./*.deb   # and all that they depend on, from Debian
 tutti --version
 allreduce_perf --np 2 -b 64K -e 64K -c 1
@@ -42,7 +43,7 @@ dpkg --purge $(for f in *.deb; do dpkg-deb -f "$f" Package; done)   # packages o
 ! test -e /usr/bin/tutti
 INSIDE
 in_root() {
-	cp packaging/deb/*.deb "$top_srcdir/examples/allreduce.c" "$tmp/use" "$tmp/root/mnt/" &&
+	cp packaging/deb/*.deb "$top_srcdir/examples/allreduce.c" "$tmp/use" "$tmp/root/mnt/" && cp /etc/resolv.conf "$tmp/root/etc/" &&
 		mount --rbind /proc "$tmp/root/proc" && mount --rbind /dev "$tmp/root/dev" && exec chroot "$tmp/root" sh /mnt/use
 }
 export -f in_root
