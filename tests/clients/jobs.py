@@ -4,7 +4,9 @@ Called by the test programs of this folder. A test program runs itself: as a tes
 scene of the program. Its output is TAP.
 """
 
+import contextlib
 import os
+import random
 import secrets
 import signal
 import socket
@@ -38,15 +40,20 @@ class Claims:
         sys.exit(self.failed > 0)
 
 
-def free_port():
-    with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
-        return s.getsockname()[1]
+def free_port(n=1):
+    """The first of n adjacent ports that are free, and lower than those that the kernel gives to connections."""
+    for _ in range(1000):
+        port = random.randrange(20000, 32000)
+        with contextlib.ExitStack() as stack, contextlib.suppress(OSError):
+            for i in range(n):
+                stack.enter_context(socket.socket()).bind(("127.0.0.1", port + i))
+            return port
+    raise OSError(f"no {n} adjacent ports are free")
 
 
 def start(scene, n, program=None, **variables):
     """The n processes of a scene."""
-    root = f"127.0.0.1:{free_port()}"
+    root = f"127.0.0.1:{free_port(n)}"   # LightGBM's sockets take a port for each rank
     shared = dict(os.environ, TUTTI_NRANKS=str(n), TUTTI_ROOT=root, TUTTI_SECRET=secrets.token_hex(16), **variables)
     return [subprocess.Popen([sys.executable, program or sys.argv[0], scene], env=dict(shared, TUTTI_RANK=str(rank)),
                              stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) for rank in range(n)]
