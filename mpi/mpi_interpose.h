@@ -158,7 +158,7 @@ struct mpi_side {
 	size_t size;     /* bytes of an element */
 	MPI_Aint extent; /* distance of elements in user */
 	int nparts;
-	MPI_Count count;                 /* elements of each part, without tables */
+	MPI_Count count;                         /* elements of each part, without tables */
 	const struct mpi_table *counts, *displs; /* displs empty: part p begins count * p later */
 	bool packed;
 };
