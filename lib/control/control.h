@@ -225,7 +225,7 @@ bool tt_control_is_open(const struct tt_control *ctl, int rank);
 /* Fill ret_partitioned[nranks]: the ranks that live as far as this rank knows, and to which no chain of
  * living neighbors leads. If they leave or die, no flood of it arrives here. false: none, or no
  * memory. Locked. */
-bool tt_control_find_partitioned(struct tt_control *ctl, bool *ret_partitioned);
+bool tt_control_find_partitioned(const struct tt_control *ctl, bool *ret_partitioned);
 /* Does the connection to rank take a frame of messages now? If not, and if there is a connection,
  * `room` of the observers is called once it does. Locked. */
 bool tt_control_has_room(const struct tt_control *ctl, int rank);

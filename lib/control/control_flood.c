@@ -341,7 +341,7 @@ static int count_gone(const struct tt_control *ctl)
 
 /* Breadth first, from this rank over its living neighbors and theirs. A ring without one rank still leads to
  * all others. */
-bool tt_control_find_partitioned(struct tt_control *ctl, bool *ret_partitioned)
+bool tt_control_find_partitioned(const struct tt_control *ctl, bool *ret_partitioned)
 {
 	int ngone = count_gone(ctl), nfound = 0,
 	    *found = ngone > 1 ? malloc((size_t)ctl->nranks * sizeof(*found)) : NULL;

@@ -303,6 +303,16 @@ static void await_answers(struct tt_control *ctl, uint64_t since_ns, uint64_t de
 	} while (silent && !ctl->broken && tt_endpoint_await(ctl->ep, deadline_ns));
 }
 
+/* Does no chain of living neighbors lead to rank? Then neither questions nor answers pass. */
+static bool is_partitioned(const struct tt_control *ctl, int rank)
+{
+	bool *partitioned = malloc((size_t)ctl->nranks * sizeof(*partitioned));
+	bool is = partitioned && tt_control_find_partitioned(ctl, partitioned) && partitioned[rank];
+
+	free(partitioned);
+	return is;
+}
+
 /* The reason why rank does not answer, from a connection to it or to another rank of its host. */
 static void why_silent(const struct tt_control *ctl, int rank, char *text, size_t bytes)
 {
@@ -311,7 +321,10 @@ static void why_silent(const struct tt_control *ctl, int rank, char *text, size_
 	for (int r = 0; r < ctl->nranks; r++)
 		here += tt_control_host(ctl, r) == tt_control_host(ctl, rank);
 	/* as if all hosts had as many processors as this one */
-	if (here > STARVED * sysconf(_SC_NPROCESSORS_ONLN))
+	if (is_partitioned(ctl, rank))
+		snprintf(text, bytes, ": the ranks that connect it to rank %d have left",
+			 ctl->rank);
+	else if (here > STARVED * sysconf(_SC_NPROCESSORS_ONLN))
 		snprintf(text, bytes, " (stopped, or starved: %d ranks share the host)", here);
 	else
 		snprintf(text, bytes, " (stopped?)");

@@ -1,8 +1,8 @@
 /*
  * test_causes.c - the cause that an error names, whichever report of the failure arrives first
  *
- * Two ranks. Each test injects faults into rank 0's transport before or after a report of the other
- * rank arrives: no test depends on timing. With TUTTI_TEST_TRANSPORT=verbs on the fake library,
+ * Two ranks, or four. Each test injects faults into one rank's transport before or after a report of
+ * another rank arrives: no test depends on timing. With TUTTI_TEST_TRANSPORT=verbs on the fake library,
  * events of the fake HCA are the faults.
  */
 #include <criterion/criterion.h>
@@ -59,7 +59,7 @@ static int lost_recv(struct tt_link *l, void *dst, size_t bytes, uint32_t stamp)
 static void inject_fault(tuttiComm_t comm, int silent_queries, bool loses)
 {
 	static const struct tt_fault_ops faults = { .local = nic_fault };
-	struct tt_endpoint *ep = tt_path_via(&comm->paths.path[0], 1);
+	struct tt_endpoint *ep = tt_path_via(&comm->paths.path[0], !comm->rank);
 
 	broken = *ep->t;
 	broken.fault_ops = &faults;
@@ -225,6 +225,50 @@ static int symptom_beside_silence(tuttiComm_t *comm, int rank, int nranks, void 
 	return failed;
 }
 
+static void await_departure(tuttiComm_t comm, int rank)
+{
+	tuttiRankState_t state;
+
+	while (tuttiCommRankState(comm, rank, &state) || state != tuttiRankLeft)
+		pause_1ms();
+}
+
+/* Ranks 0 and 2 of four leave, and with them all connections of control between ranks 1 and 3. Rank 3
+ * lives, but cannot be asked. */
+static int symptom_beside_departures(tuttiComm_t *comm, int rank, int nranks, void *arg)
+{
+	tuttiResult_t rc;
+	float x = 1;
+
+	(void)arg;
+	MUST(sum(*comm));
+	if (rank % 2)
+		MUST(rank == 1 ? tuttiRecv(&x, 1, tuttiFloat32, 3, *comm, NULL)
+			       : tuttiSend(&x, 1, tuttiFloat32, 1, *comm, NULL));
+	++*arrivals;
+	while (*arrivals < nranks)
+		pause_1ms();
+	if (rank % 2 == 0) {
+		rc = tuttiCommDestroy(*comm);
+		*comm = NULL;
+		return rc;
+	}
+	await_departure(*comm, 0);
+	await_departure(*comm, 2);
+	if (rank == 3) {
+		while (*arrivals == nranks)
+			pause_1ms();
+		return 0;
+	}
+	inject_fault(*comm, 1 << 30, true);
+	rc = tuttiRecv(&x, 1, tuttiFloat32, 3, *comm, NULL);
+	++*arrivals;
+	return check_error(*comm, rc, tuttiRemoteError,
+			   "rank 3 does not answer; rank 3 is not answering: the ranks that "
+			   "connect it to rank 1 have left",
+			   NULL, "stopped");
+}
+
 /* The report of the failure comes after rank 0 has seen that a connection was refused. */
 static int refusal_replaced(tuttiComm_t *comm, int rank, int nranks, void *arg)
 {
@@ -292,9 +336,9 @@ static int failed_before_abort(tuttiComm_t *comm, int rank, int nranks, void *ar
 	return 0;
 }
 
-static int run_on(const char *transport, rank_fn *fn)
+static int run_on(const char *transport, int n, rank_fn *fn)
 {
-	struct ranks r = { .n = 2, .transport = transport, .timeout_ms = 30000, .limit_s = 40 };
+	struct ranks r = { .n = n, .transport = transport, .timeout_ms = 30000, .limit_s = 40 };
 
 	arrivals = mmap(NULL, sizeof(*arrivals), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS,
 			-1, 0);
@@ -303,7 +347,7 @@ static int run_on(const char *transport, rank_fn *fn)
 
 static int run(rank_fn *fn)
 {
-	return run_on("tcp", fn);
+	return run_on("tcp", 2, fn);
 }
 
 #define RUN_TEST(name, fn)                \
@@ -321,6 +365,11 @@ RUN_TEST(a_refused_connection_gives_way_to_the_report_of_the_failed_rank, refusa
 RUN_TEST(a_rank_that_waits_long_checks_its_own_network, no_report)
 RUN_TEST(an_abort_does_not_report_a_failure_of_another_communicator, other_communicator)
 RUN_TEST(an_abort_reports_an_earlier_failure_of_its_communicator, failed_before_abort)
+
+Test(causes, a_symptom_tells_ranks_that_cannot_be_asked_from_stopped_ones, .timeout = 60)
+{
+	cr_assert_eq(run_on("tcp", 4, symptom_beside_departures), 0);
+}
 
 /* ---- events of the fake HCA ------------------------------------------------------------------ */
 
@@ -378,7 +427,7 @@ static void on_the_fake(rank_fn *fn)
 {
 	if (strcmp(ranks_network(), "verbs"))
 		cr_skip_test("no TUTTI_TEST_TRANSPORT=verbs (tests/scripts/verbs.sh sets it)");
-	cr_assert_eq(run_on("verbs", fn), 0);
+	cr_assert_eq(run_on("verbs", 2, fn), 0);
 }
 
 Test(causes, an_hca_event_is_read_before_a_peers_report_is_returned, .timeout = 60)
