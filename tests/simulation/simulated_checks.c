@@ -143,11 +143,27 @@ static bool is_abandoned(const struct sim_comm *w, const char *what)
 	       broken;
 }
 
+/* Counts the ranks that live and to which no chain of neighbors leads that have not left. A failure of one is not
+ * known to this rank: the rank waits for up to 2 s for the cause when it finds that one's data connection closed. */
+static int count_partitioned(const struct sim_comm *w)
+{
+	bool partitioned[SIM_RANKS];
+	int n = 0;
+
+	tt_control_lock(w->comm->ctl);
+	if (tt_control_find_partitioned(w->comm->ctl, partitioned))
+		for (int r = 0; r < w->comm->ctl->nranks; r++)
+			n += partitioned[r];
+	tt_control_unlock(w->comm->ctl);
+	return n;
+}
+
 /* A rank waits in vain where no fault silences another one. A rank without memory may drop a
  * message, and leave others waiting that connect to it in a shrink; two ranks that have lost their
  * connection take each other for dead, and divide the others. An abort is not known to a rank whose
- * neighbors have all left. Ranks that did not call a shrink keep the others for half of the
- * time-out. */
+ * neighbors have all left, and each of the ranks that are partitioned from it may have waited for 2 s
+ * for the cause of the end of another one. Ranks that did not call a shrink keep the others for half
+ * of the time-out. */
 static bool is_vain_wait(const struct sim_comm *w, const char *what, tuttiResult_t rc,
 			 uint64_t waited_ns)
 {
@@ -161,8 +177,10 @@ static bool is_vain_wait(const struct sim_comm *w, const char *what, tuttiResult
 	    (job->faults == SIM_MEMORY && job->messaged) ||
 	    (shrinks && (job->faults == SIM_MEMORY || job->faults == SIM_LOSSES)))
 		return false;
-	return rc == tuttiTimeout ||
-	       waited_ns > (shrinks ? SIM_TIMEOUT_NS - SIM_SECOND : SIM_NOTICE_NS + SIM_SECOND);
+	if (rc == tuttiTimeout || shrinks)
+		return rc == tuttiTimeout || waited_ns > SIM_TIMEOUT_NS - SIM_SECOND;
+	return waited_ns > SIM_NOTICE_NS + SIM_SECOND &&
+	       waited_ns > (1 + (uint64_t)count_partitioned(w)) * SIM_NOTICE_NS + SIM_SECOND;
 }
 
 /* The deadline limits the time in which nothing moves: it begins anew with a process that
@@ -220,6 +238,9 @@ void sim_check_call(const struct sim_comm *w, const char *what, tuttiResult_t rc
 		return;
 	if (!text[0])
 		sim_fail("%s: error %d without a sentence", what, rc);
+	if ((sim->job->faults == SIM_NONE || sim->job->faults == SIM_LOSSES) &&
+	    strstr(text, "(stopped?)"))
+		sim_fail("%s: a rank seems to be stopped, and all live: %s", what, text);
 	if ((!sim_any_harmed() || (w && is_of_others(w))) && !sim_lacks_holders())
 		sim_fail("%s failed without a fault: %s", what, text);
 	if (rc == tuttiInternalError && sim->job->faults != SIM_CORRUPTION)
