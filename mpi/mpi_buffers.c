@@ -272,5 +272,7 @@ bool mpi_side_close(struct mpi_side *s, bool out)
 	for (int p = 0; p < s->nparts && out && moved; p++)
 		moved = move_part(s, p, false);
 	free(s->bytes);
+	s->bytes = NULL;
+	s->packed = false; /* a persistent request closes it again if it cannot open it */
 	return moved;
 }

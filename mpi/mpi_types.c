@@ -82,7 +82,8 @@ const struct mpi_type *mpi_predefined(MPI_Datatype handle)
 		return t;
 	pthread_once(&once, describe_all);
 	for (size_t i = 0; i < TYPES; i++)
-		if (types[i].handle == handle)
+		if (types[i].handle == handle &&
+		    (types[i].size || handle == mpi_library()->MPI_DATATYPE_NULL))
 			return latest = &types[i];
 	return NULL;
 }

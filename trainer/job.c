@@ -25,6 +25,7 @@
 #include "trainer/schedule_command.h"
 #include "trainer/strategy/arrival_order.h"
 #include "trainer/strategy/strategy.h"
+#include "trainer/strategy/survive.h"
 #include "trainer/train.h"
 #include "trainer/train_config.h"
 #include "trainer/trainer.h"
@@ -228,7 +229,8 @@ static int train_once(const struct train_job *job, struct train_config *config, 
 	*ret_world = NULL;
 	if (!rc)
 		rc = train_is_server(&t) ? t.strategy->serve(&t) : train_run(&t, &result);
-	if (opened && rebuilds(config, rc, &result) && !train_rebuild(&t, config, ret_world))
+	if (opened && rebuilds(config, rc, &result) && train_is_recoverable(world) &&
+	    !train_rebuild(&t, config, ret_world))
 		rc = TRAIN_OK;
 	if (!rc && t.grown) {
 		set_mesh(config, t.grown_mesh);

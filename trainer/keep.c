@@ -122,18 +122,18 @@ int train_keep(const struct train_rank *t, uint64_t step, double accuracy, doubl
 	double value = t->data->plays ? -accuracy : loss;
 	char json[PATH_MAX + 16], text[160];
 	bool best;
-	int n, rc;
+	int n, rc, exported = TRAIN_OK;
 
 	snprintf(json, sizeof(json), "%s-best.json", c->save);
 	best = is_best(t, json, value);
 	rc = keep_file(c->save, step, c->keep, best);
 	if (!rc && c->export)
-		rc = keep_file(c->export, step, c->keep, best);
+		exported = keep_file(c->export, step, c->keep, best);
 	if (rc || !best)
-		return rc;
+		return rc ? rc : exported;
 	n = snprintf(text, sizeof(text), "{\"step\":%" PRIu64 ",\"loss\":%.9g,\"accuracy\":%.6f}\n",
 		     step, value, accuracy);
 	if (!tool_file_write(json, text, (size_t)n))
-		return TRAIN_OK;
+		return exported;
 	return train_fail(TRAIN_UNWRITTEN, "--keep: %s cannot be written: %m", json);
 }

@@ -277,7 +277,7 @@ static int write_files(struct train_rank *t, struct train_progress *p, struct tr
 	rc = note_unwritten(p, rc, due.last);
 	if (!rc && due.export)
 		rc = note_unwritten(p, train_export(t, step), due.last);
-	if (!rc && saved && t->config->keep && train_is_lead(t) && !p->unwritten[0])
+	if (!rc && saved && t->config->keep && train_is_lead(t))
 		rc = note_unwritten(p, train_keep(t, step, record->accuracy, record->test_loss),
 				    due.last);
 	if (!rc && due.save && (t->config->mesh || t->config->grow)) /* all continue from it */
@@ -570,7 +570,7 @@ int train_run(struct train_rank *t, struct train_result *ret_result)
 	if (!rc)
 		rc = write_pages(t, &p, &result, true);
 	result.ended = !rc;
-	if (!rc && p.unwritten[0])
+	if (!rc && p.unwritten[0] && !t->grown) /* a grown training writes the files again */
 		rc = train_fail(TRAIN_FAILED, "%s", p.unwritten);
 	/* a grown training writes the whole page again */
 	rc = train_run_report_close(p.report, t->config, rc, !t->grown);

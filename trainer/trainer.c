@@ -120,7 +120,9 @@ static int open_model(struct train_rank *t)
 static int open_touched(struct train_rank *t)
 {
 	size_t rows = train_sparse_rows(t), most = t->leaves.batch * t->data->positions;
-	bool has = t->strategy->touched_rows && !t->pipeline && !t->device.ops->separate_memory;
+	bool has = t->strategy->touched_rows && !t->pipeline && !t->device.ops->separate_memory &&
+		   rows &&
+		   !t->model.layer[0].embedding.places; /* whose rows lie behind the table */
 
 	/* what follows the table in a sum over equal parts begins behind them (bucket_sums.c) */
 	if (!has || rows < most + (size_t)t->nranks || train_is_server(t))

@@ -189,9 +189,8 @@ static int shrink(struct tt_shrink *a, const tuttiConfig_t *config, tuttiComm_t 
 	tt_control_excluded(a->parent->ctl, &a->known_epoch);
 	do {
 		tt_control_shrinking(a->parent->ctl);
-		if (failed)
-			tt_shrink_wait(a, a->ran_ns + tt_shrink_backoff_ns(seed, failed));
-		rc = try_once(a, config, ret_comm);
+		rc = failed ? tt_shrink_wait(a, a->ran_ns + tt_shrink_backoff_ns(seed, failed)) : 0;
+		rc = rc ? rc : try_once(a, config, ret_comm);
 		tt_control_formed(a->parent->ctl);
 		failed++;
 	} while (rc > 0);

@@ -79,14 +79,17 @@ int tt_shrink_check(struct tt_shrink *a)
 		rank, (unsigned long long)(a->ran_ns / 1000000), ranks);
 }
 
-void tt_shrink_wait(struct tt_shrink *a, uint64_t until_ns)
+int tt_shrink_wait(struct tt_shrink *a, uint64_t until_ns)
 {
-	while (a->ran_ns < until_ns && !tt_shrink_check(a)) {
+	int rc = 0;
+
+	while (a->ran_ns < until_ns && !(rc = tt_shrink_check(a))) {
 		uint64_t left = until_ns > a->ran_ns ? until_ns - a->ran_ns : 0;
 
 		left = left < a->slice_ns ? left : a->slice_ns;
 		nanosleep(&(struct timespec){ .tv_nsec = (long)left }, NULL);
 	}
+	return rc;
 }
 
 /* ---- answers --------------------------------------------------------------------------------- */

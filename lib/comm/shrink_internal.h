@@ -83,8 +83,8 @@ uint64_t tt_shrink_backoff_ns(uint64_t seed, int failed);
 uint64_t tt_shrink_clock(struct tt_shrink *a, uint64_t most_ns);
 /* Goes the call on? 0 | TT_REMOTE: the others went on without this rank | TT_TIMEOUT */
 int tt_shrink_check(struct tt_shrink *a);
-/* Waits until the call has taken until_ns, or does not go on. */
-void tt_shrink_wait(struct tt_shrink *a, uint64_t until_ns);
+/* Waits until the call has taken until_ns. 0 | the result of tt_shrink_check: the call does not go on */
+int tt_shrink_wait(struct tt_shrink *a, uint64_t until_ns);
 bool tt_shrink_is_gone(const struct tt_shrink *a, int rank);
 /* Receives the next message from source (-1: any) within wait_ns. As tt_am_recv. */
 int tt_shrink_next(struct tt_shrink *a, enum tt_am_kind kind, int source, uint64_t wait_ns,

@@ -322,7 +322,7 @@ static void why_silent(const struct tt_control *ctl, int rank, char *text, size_
 		here += tt_control_host(ctl, r) == tt_control_host(ctl, rank);
 	/* as if all hosts had as many processors as this one */
 	if (is_partitioned(ctl, rank))
-		snprintf(text, bytes, ": the ranks that connect it to rank %d have left",
+		snprintf(text, bytes, ": the ranks that connect it to rank %d have left or died",
 			 ctl->rank);
 	else if (here > STARVED * sysconf(_SC_NPROCESSORS_ONLN))
 		snprintf(text, bytes, " (stopped, or starved: %d ranks share the host)", here);
@@ -338,6 +338,26 @@ static void why_silent(const struct tt_control *ctl, int rank, char *text, size_
 		snprintf(text, bytes, ": %s", reason);
 		return;
 	}
+}
+
+/* The chosen rank whose reason is said: the first that cannot be asked, since it must not be called stopped, else the first */
+static int first_cause(const struct tt_control *ctl, bool (*chosen)(const void *ctx, int rank),
+		       const void *ctx)
+{
+	bool *partitioned = malloc((size_t)ctl->nranks * sizeof(*partitioned));
+	bool any = partitioned && tt_control_find_partitioned(ctl, partitioned);
+	int first = -1;
+
+	for (int r = 0; r < ctl->nranks; r++) {
+		if (!chosen(ctx, r))
+			continue;
+		if (first < 0 || (any && partitioned[r]))
+			first = r;
+		if (!any || partitioned[r])
+			break;
+	}
+	free(partitioned);
+	return first;
 }
 
 /* "rank 3 is not answering (stopped?)", "ranks 2, 3 are not answering; rank 2: its host ..." */
@@ -474,16 +494,15 @@ static bool is_silent_there(const void *ctx, int r)
 		is_behind(a->ctl, a->blocked, r, a->since_ns));
 }
 
-/* Writes one sentence for several silent ranks; returns the first. -1: there are not several */
+/* Writes one sentence for several silent ranks; returns the one whose reason it says. -1: there are not several */
 static int describe_silent(const struct absence *a, char *text, size_t bytes)
 {
 	char ranks[160], said[400], name[160];
-	int first = 0, n = tt_rank_list(a->ctl->nranks, is_silent_there, a, ranks, sizeof(ranks));
+	int first, n = tt_rank_list(a->ctl->nranks, is_silent_there, a, ranks, sizeof(ranks));
 
 	if (n < 2)
 		return -1;
-	while (!is_silent_there(a, first))
-		first++;
+	first = first_cause(a->ctl, is_silent_there, a);
 	say_silent(a->ctl, n, ranks, first, said, sizeof(said));
 	name_last(a->ctl, first, name, sizeof(name));
 	snprintf(text, bytes, "%s; last operation received from rank %d: %s", said, first, name);
@@ -562,16 +581,14 @@ bool tt_status_silent(struct tt_control *ctl, uint64_t wait_ns, char *text, size
 {
 	struct silence s = { .ctl = ctl, .since_ns = tt_now_ns() };
 	char ranks[256];
-	int n, first = 0;
+	int n;
 
 	tt_status_ask(ctl, s.since_ns);
 	await_answers(ctl, s.since_ns, s.since_ns + wait_ns);
 	n = tt_rank_list(ctl->nranks, is_silent, &s, ranks, sizeof(ranks));
 	if (!n)
 		return false;
-	while (!is_silent(&s, first))
-		first++;
-	say_silent(ctl, n, ranks, first, text, bytes);
+	say_silent(ctl, n, ranks, first_cause(ctl, is_silent, &s), text, bytes);
 	return true;
 }
 

@@ -265,7 +265,7 @@ static int symptom_beside_departures(tuttiComm_t *comm, int rank, int nranks, vo
 	++*arrivals;
 	return check_error(*comm, rc, tuttiRemoteError,
 			   "rank 3 does not answer; rank 3 is not answering: the ranks that "
-			   "connect it to rank 1 have left",
+			   "connect it to rank 1 have left or died",
 			   NULL, "stopped");
 }
 

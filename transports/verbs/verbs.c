@@ -159,6 +159,7 @@ int tt_verbs_endpoint(const struct tt_world *world, const struct tt_verbs_record
 
 static int verbs_open(const struct tt_world *world, struct tt_endpoint **ret_ep)
 {
+	static atomic_bool warned; /* once in a process */
 	struct tt_verbs_record record = { 0 };
 	struct tt_verbs_ep *ep = NULL;
 	char text[700] = "";
@@ -166,7 +167,7 @@ static int verbs_open(const struct tt_world *world, struct tt_endpoint **ret_ep)
 
 	if (rc)
 		return rc;
-	if (open_rails(ep, &record, true))
+	if (open_rails(ep, &record, !atomic_exchange(&warned, true)))
 		snprintf(text, sizeof(text), "%s", tt_error_text());
 	rc = world->allgather(world->ctx, &record, sizeof(record), ep->records);
 	if (!rc)

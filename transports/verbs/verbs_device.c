@@ -211,13 +211,18 @@ static void consider(struct tt_verbs_ep *ep, struct tt_verbs_rail *rail, bool na
 /* The reason is the thread's last error. A device of another kind than verbs needs is left out on every host that has
  * one, so that is no warning. */
 static void log_failure(const struct tt_verbs_ep *ep, const struct tt_verbs_device *device,
-			const char *name)
+			const char *name, int port)
 {
 	bool fits = device->transport_type == TT_VERBS_TRANSPORT;
 
-	tt_log(fits ? TT_LOG_WARN : TT_LOG_INFO,
-	       "rank %d: verbs does not use %s: %s; `ibv_devinfo -d %s` shows more, and TUTTI_IB_HCA=^%s leaves it out",
-	       ep->base.world->rank, name, tt_error_text(), name, name);
+	if (port == 1)
+		tt_log(fits ? TT_LOG_WARN : TT_LOG_INFO,
+		       "rank %d: verbs does not use %s: %s; `ibv_devinfo -d %s` shows more, and TUTTI_IB_HCA=^=%s leaves it out",
+		       ep->base.world->rank, name, tt_error_text(), name, name);
+	else
+		tt_log(fits ? TT_LOG_WARN : TT_LOG_INFO,
+		       "rank %d: verbs does not use port %d of %s: %s; `ibv_devinfo -d %s` shows more",
+		       ep->base.world->rank, port, name, tt_error_text(), name);
 }
 
 int tt_verbs_open_rails(struct tt_verbs_ep *ep, bool warns)
@@ -234,13 +239,13 @@ int tt_verbs_open_rails(struct tt_verbs_ep *ep, bool warns)
 
 			rc = open_port(ep, list[i], port, &rail);
 			if (rc == 1)
-				consider(ep, &rail, *names != '\0');
+				consider(ep, &rail, *names && *names != '^');
 			else
 				close_rail(ep, &rail);
 			inactive += rc == 0 && port == 1;
 			failed += rc < 0;
 			if (rc < 0 && warns)
-				log_failure(ep, list[i], ep->ib->get_device_name(list[i]));
+				log_failure(ep, list[i], ep->ib->get_device_name(list[i]), port);
 			if (rc < 0)
 				break;
 		}
