@@ -83,8 +83,8 @@ class Table:
                 if s["bytes"] == size:
                     times.setdefault(s["contender"], {})[s["round"]] = s["median_us"]
                     means.setdefault(s["contender"], []).append(s["mean_us"])
-            peers = [p for p in self.peers if p in times]
-            if us in times and peers:
+            peers = [p for p in self.peers if times.get(p, {}).keys() & times.get(us, {}).keys()]
+            if peers:
                 means = {c: statistics.fmean(values) for c, values in means.items()}
                 self.rows.append(Row(size, times, means, us, peers, case[-1]))
         self.shown = [us] + self.peers
