@@ -340,7 +340,8 @@ static void why_silent(const struct tt_control *ctl, int rank, char *text, size_
 	}
 }
 
-/* The chosen rank whose reason is said: the first that cannot be asked, since it must not be called stopped, else the first */
+/* The chosen rank whose reason is said: the first that cannot be asked, which must not be called stopped, else the
+ * first */
 static int first_cause(const struct tt_control *ctl, bool (*chosen)(const void *ctx, int rank),
 		       const void *ctx)
 {
@@ -348,14 +349,9 @@ static int first_cause(const struct tt_control *ctl, bool (*chosen)(const void *
 	bool any = partitioned && tt_control_find_partitioned(ctl, partitioned);
 	int first = -1;
 
-	for (int r = 0; r < ctl->nranks; r++) {
-		if (!chosen(ctx, r))
-			continue;
-		if (first < 0 || (any && partitioned[r]))
+	for (int r = 0; r < ctl->nranks && (first < 0 || (any && !partitioned[first])); r++)
+		if (chosen(ctx, r) && (first < 0 || partitioned[r]))
 			first = r;
-		if (!any || partitioned[r])
-			break;
-	}
 	free(partitioned);
 	return first;
 }

@@ -1,7 +1,8 @@
 /*
- * express.c - the way by slots: collectives whose posts have up to 64 KiB (allreduce, or two ranks where lines stay
- * shared, mem/peer_lines.h), or 16 KiB, or 256 KiB if ranks share cores, among up to 64 ranks of one host, in one step; of any size between two ranks without a root
- * (slot_pair.c, slot_pieces.c), and where ranks share cores and only copy (slot_pieces.c)
+ * express.c - the way by slots, in one step: collectives whose posts have up to 64 KiB (allreduce, or two ranks where
+ * lines stay shared, mem/peer_lines.h), or 16 KiB, or 256 KiB if ranks share cores, among up to 64 ranks of one host;
+ * of any size between two ranks without a root (slot_pair.c, slot_pieces.c), and where ranks share cores and only copy
+ * (slot_pieces.c)
  *
  * Where the ranks of a communicator share one host's memory, algorithms of one step run without
  * messages. The form of the collective (form.h) says who gives and who takes. Agreed facts decide, so

@@ -1,5 +1,5 @@
 /*
- * peer_lines.c - copies and sums of memory that another core has written or read: which lines move, and how many at once
+ * peer_lines.c - copies and sums of memory that another core has written or read: which lines move, how many at once
  *
  * Called by run, local and the transport of shared memory.
  */
@@ -33,9 +33,9 @@ static void fetch_short(const char *p, size_t bytes)
 }
 
 /* The processor's own prefetch follows a stream to the end of its page, and keeps about 20 lines of it on their way; a
- * core can await 48. So a long copy reads 16 pages, a part of each in turn. Xeon, two cores, 256 KiB out of another core's second
- * cache, us: page after page 13.9, 4 pages 11.9, 16 pages 10.5; ping-pong of 256 KiB 25.5 to 20.5, allgather of 256 KiB
- * 13.1 to 10.6. Returns the bytes that are copied, whole pages. */
+ * core can await 48. So a long copy reads 16 pages, a part of each in turn. Xeon, two cores, 256 KiB out of another
+ * core's second cache, us: page after page 13.9, 4 pages 11.9, 16 pages 10.5; ping-pong of 256 KiB 25.5 to 20.5,
+ * allgather of 256 KiB 13.1 to 10.6. Returns the bytes that are copied, whole pages. */
 #define GROUP (TT_INTERLEAVED * TT_INTERLEAVED_PAGE)
 static size_t copy_interleaved(char *dst, const char *src, size_t bytes)
 {
@@ -77,8 +77,8 @@ void tt_reduce_from_peer(tt_reduce_fn *reduce, void *dst, void *dst2, const void
 		reduce(to, to2, (const void *[]){ a, b }, 2, bytes / width);
 }
 
-/* Fewer pages: the next one comes into this core's second cache while one is copied. Xeon, us: allgather of 64 KiB 4.3 to
- * 3.4 (of four pages in turn 4.2), send and receive of 64 KiB 5.9 to 5.2. In tt_copy_and_own nothing is gained. */
+/* Fewer pages: the next one comes into this core's second cache while one is copied. Xeon, us: allgather of 64 KiB 4.3
+ * to 3.4 (of four pages in turn 4.2), send and receive of 64 KiB 5.9 to 5.2. In tt_copy_and_own nothing is gained. */
 #define AHEAD 4096u
 
 /* For a length that is constant the compiler would take rep movsq, so it does not see the length. */

@@ -4,11 +4,11 @@
 
 #include "mem/reduce.h"
 
-/* A reader takes ownership of lines that the other core, or this one, writes next: on processors of AMD and Hygon, where
- * a store to a line that two cores share takes longest (run/stores.c). Elsewhere readers leave lines shared, and long
- * copies and sums take 16 pages, a part of each in turn. Xeon, two cores, us, with and without ownership: broadcast of
- * 256 KiB 17.3, 14.0, reduce 21.3, 15.0, ping-pong of 4 MiB 814, 670; ARM is not measured. Set when the library is loaded;
- * tests change it. */
+/* A reader takes ownership of lines that the other core, or this one, writes next: on processors of AMD and Hygon,
+ * where a store to a line that two cores share takes longest (run/stores.c). Elsewhere readers leave lines shared, and
+ * long copies and sums take 16 pages, a part of each in turn. Xeon, two cores, us, with and without ownership:
+ * broadcast of 256 KiB 17.3, 14.0, reduce 21.3, 15.0, ping-pong of 4 MiB 814, 670; ARM is not measured. Set when the
+ * library is loaded; tests change it. */
 extern bool tt_readers_own;
 
 /* memcpy from shared memory that another core has written */

@@ -93,8 +93,9 @@ static bool two_without_owners(const struct tt_plan *plan, const struct tt_conne
 
 /* Most bytes of a post to a slot. Messages of a larger call overlap the copies of writer and reader, which
  * ranks that share a core cannot do: there a post saves copies and switches between ranks, but in a scatter, where
- * the root copies all parts before any rank takes its own. Two ranks with a core each, 64 KiB, times by posts to times by
- * messages: EPYC 9004 1.6; Xeon, broadcast 0.58, reduce 0.71, gather 0.75, scatter 0.68; posts of 256 KiB are slower. */
+ * the root copies all parts before any rank takes its own. Two ranks with a core each, 64 KiB, times by posts to
+ * times by messages: EPYC 9004 1.6; Xeon, broadcast 0.58, reduce 0.71, gather 0.75, scatter 0.68; posts of 256 KiB are
+ * slower. */
 static size_t most_posted(const struct tt_plan *plan, const struct tt_connectivity *p)
 {
 	bool crowded = is_crowded(plan, p);

@@ -29,9 +29,9 @@ size_t tt_connectivity_message_bytes(const struct tt_connectivity *paths);
 size_t tt_connectivity_p2p_tile(const struct tt_connectivity *paths, size_t message_bytes,
 				size_t bytes);
 
-/* Shared-memory slots (local/express.c): most bytes of a post in an allreduce or between two ranks (unless readers_own), in
- * another collective, in another one of ranks that share cores; most ranks. Powers of two, since an algorithm is chosen for a
- * class of sizes. */
+/* Shared-memory slots (local/express.c): most bytes of a post in an allreduce or between two ranks (unless
+ * readers_own), in another collective, in another one of ranks that share cores; most ranks. Powers of two, since an
+ * algorithm is chosen for a class of sizes. */
 #define TT_EXPRESS_BYTES (64u << 10)
 #define TT_EXPRESS_OTHER_BYTES (16u << 10)
 #define TT_EXPRESS_CROWDED_BYTES (256u << 10)

@@ -2,9 +2,10 @@
  * stores.c - ordinary or non-temporal stores into shared memory
  *
  * A post to a slot, or a message, goes into lines that a peer read last time. An ordinary store to a
- * line that two cores share waits until the other core has given it up, one line after the other; so
- * where that takes longest (tt_readers_own, mem/peer_lines.h) the reader of a message, or of a post of a rank that only gives, takes exclusive ownership of its lines
- * (tt_own_lines), and a modified line of one core moves to the other as fast as it is asked for; two
+ * line that two cores share waits until the other core has given it up, one line after the other; so where that takes
+ * longest (tt_readers_own, mem/peer_lines.h) the reader of a message, or of a post of a rank that only gives, takes
+ * exclusive ownership of its lines (tt_own_lines), and a modified line of one core moves to the other as fast as it is
+ * asked for; two
  * ranks that both give take each other's page over (local/slots.h). A non-temporal store bypasses the caches:
  * the reader then reads memory. Between distant cores that is the faster way, between near ones it
  * is not. Copy of 64 KiB into lines that a peer has read, and the peer's read, us, EPYC 9004:
@@ -21,9 +22,9 @@
  */
 #include "run/stores.h"
 
-/* The first calls of a kind find the lines as the other kind has left them, and are not timed: ordinary stores wait for
- * lines that non-temporal ones have left in memory. Posts of a root of 4 KiB go around 128 pages, those of 64 KiB around 8
- * places; posts of two ranks to each other take turns in two from 16 KiB on. TRY more calls end a trial. */
+/* The first calls of a kind find the lines as the other kind has left them, and are not timed: ordinary stores wait
+ * for lines that non-temporal ones have left in memory. Posts of a root of 4 KiB go around 128 pages, those of 64 KiB
+ * around 8 places; posts of two ranks to each other take turns in two from 16 KiB on. TRY more calls end a trial. */
 #define TRY 2
 static unsigned places_of(size_t bytes, bool around)
 {

@@ -18,8 +18,8 @@ struct tt_stores_call {
 	bool nontemporal, timed;
 };
 
-/* The stores of a call of `bytes` bytes, in its class of sizes, of classes[TT_STORES_SIZES]. around: calls of this kind go
- * around all pages of the rank */
+/* The stores of a call of `bytes` bytes, in its class of sizes, of classes[TT_STORES_SIZES]. around: calls of this
+ * kind go around all pages of the rank */
 struct tt_stores_call tt_stores_next(struct tt_stores *classes, size_t bytes, bool around);
 /* Takes the times of a timed call's copy of 1 or more bytes. */
 void tt_stores_note(const struct tt_stores_call *call, size_t bytes, uint64_t began_ns,

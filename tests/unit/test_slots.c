@@ -1,10 +1,9 @@
 /*
- * test_slots.c - collectives by shared-memory slots: bytes, order of sums, and posts that wait for
- * readers
+ * test_slots.c - collectives by shared-memory slots: bytes, order of sums, and posts that wait for readers
  *
- * Ranks call random collectives of random sizes, roots and layouts. Counters show that no message was
- * sent, and no peer's memory read. Ranks whose calls differ so that none of them polls a post get an error from releases.
- * The linker gives the library's calls of tt_copy_nontemporal to this file (--wrap).
+ * Ranks call random collectives of random sizes, roots and layouts. Counters show that no message was sent, and no
+ * peer's memory read. Ranks whose calls differ so that none of them polls a post get an error from releases. The
+ * linker gives the library's calls of tt_copy_nontemporal to this file (--wrap).
  */
 #include <criterion/criterion.h>
 #include <sched.h>
@@ -364,8 +363,8 @@ struct at_limit {
 	bool own[2]; /* of the ranks' processors */
 };
 
-/* Calls of two ranks up to the longest post and behind it: their sums and copies, and which go by slots. Ranks agree on the
- * limit, though their processors differ, as under an emulator. */
+/* Calls of two ranks up to the longest post and behind it: their sums and copies, and which go by slots. Ranks agree
+ * on the limit, though their processors differ, as under an emulator. */
 static int call_at_limit(tuttiComm_t *comm, int rank, int n, void *arg)
 {
 	static const enum tt_collective with_root[] = { TT_BROADCAST, TT_REDUCE, TT_GATHER,

@@ -557,9 +557,8 @@ int tt_shm_get(struct tt_link *link, void *dst, size_t bytes, uint32_t stamp, bo
 	return 1;
 }
 
-/* Two cells of each size: a step that receives and sends keeps the received message until its send
- * finds a cell, and the plans are verified for one further message in flight. The control pages of
- * the peer's ring, too, because the peer may connect later. */
+/* Two cells of each size: a step that receives and sends keeps the received message until its send finds a cell, and the
+ * plans are verified for one further message in flight. The control pages of the peer's ring, too: it may connect later. */
 static int claim_least(struct tt_shm_link *l)
 {
 	int why = tt_shm_segment_claim(l->segment, l->tx, TT_SHM_CONTROL + 2 * l->small.bytes);
