@@ -1,14 +1,13 @@
 /*
  * stores.c - ordinary or non-temporal stores into shared memory
  *
- * A post to a slot, or a message, goes into lines that a peer read last time. An ordinary store to a
- * line that two cores share waits until the other core has given it up, one line after the other; so where that takes
- * longest (tt_readers_own, mem/peer_lines.h) the reader of a message, or of a post of a rank that only gives, takes
- * exclusive ownership of its lines (tt_own_lines), and a modified line of one core moves to the other as fast as it is
- * asked for; two
- * ranks that both give take each other's page over (local/slots.h). A non-temporal store bypasses the caches:
- * the reader then reads memory. Between distant cores that is the faster way, between near ones it
- * is not. Copy of 64 KiB into lines that a peer has read, and the peer's read, us, EPYC 9004:
+ * A post to a slot, or a message, goes into lines that a peer read last time. An ordinary store to a line that two
+ * cores share waits until the other core has given it up, one line after the other. Where that takes longest
+ * (tt_readers_own, mem/peer_lines.h) the reader of a message, or of a post of a rank that only gives, takes exclusive
+ * ownership of its lines (tt_own_lines): a modified line of one core moves to the other as fast as it is asked for. Two
+ * ranks that both give take each other's page over (local/slots.h). A non-temporal store bypasses the caches: the
+ * reader then reads memory. Between distant cores that is the faster way, between near ones it is not. Copy of 64 KiB
+ * into lines that a peer has read, and the peer's read, us, EPYC 9004:
  *
  *                                     near cores (0.05 us)    distant cores (0.25 us)
  *   ordinary                              7.6 + 1.2                29.3 + 3.1

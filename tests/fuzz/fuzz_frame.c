@@ -195,7 +195,7 @@ static void check_members(const struct tt_members *m, int npeers)
 	fuzz_must(m->rank == tt_rank_map_rank(&m->map, 0), "this rank is one of them");
 }
 
-/* Rank 0 of so many ranks splits; its children's messages have come before. A new control waits for no connection. */
+/* Rank 0 of n ranks splits after its children's messages have arrived. A new control waits for no connection. */
 static void exchange(const uint8_t *data, size_t bytes)
 {
 	static const uint8_t mine[256];
@@ -286,6 +286,35 @@ static void register_before(struct tt_control *ctl, int rank)
 	free(w.data);
 }
 
+/* Below 6 the sender of that role is authenticated. */
+static void connect_as(struct tt_control_endpoint *ep, struct tt_tls *ours, int role, int peer)
+{
+	bool registration = role == 3 || role == 5;
+
+	if (role < 6)
+		tt_conn_add(ep, (struct tt_duplex){ .tls = ours }, peer, registration)->registered =
+			role == 3;
+	else
+		add_unauth(ep, ours);
+}
+
+/* Serves what the sender has sent, looks for a deadlock, and serves the end of the connection; memory runs out at the
+ * request of that number, 0: never. */
+static void serve_all(struct tt_control *ctl, struct tt_tls *theirs, size_t bytes, unsigned memory)
+{
+	fuzz_memory(memory);
+	fuzz_serve(ctl->ep);
+	check(ctl, bytes);
+	tt_control_lock(ctl);
+	tt_deadlock_check(ctl);
+	tt_control_unlock(ctl);
+	check(ctl, bytes);
+	tt_tls_close(theirs);
+	fuzz_serve(ctl->ep);
+	fuzz_memory(0);
+	check(ctl, bytes);
+}
+
 /* kind: bits 0-2 the role of the sender, bit 3 this rank is in an allgather, bit 4 all ranks have
  * joined, bit 5 a split is in progress, or a registering rank does not exist, bit 6 the parent is not
  * rank 0, or the registering rank has registered before, bit 7 memory runs out at the request of the next byte */
@@ -327,15 +356,7 @@ static void stream(uint8_t kind, const uint8_t *data, size_t bytes)
 	ctl->join.has_table = ctl->join.complete = kind & 16;
 	if (kind & 32)
 		tt_endpoint_forming(ep, true);
-	if (role < 6) {
-		bool registration = role == 3 || role == 5;
-		struct tt_conn *conn = tt_conn_add(ep, (struct tt_duplex){ .tls = ours }, peer,
-						   registration);
-
-		conn->registered = role == 3;
-	} else {
-		add_unauth(ep, ours);
-	}
+	connect_as(ep, ours, role, peer);
 	if (kind & 8)
 		fuzz_begin_gather(ctl);
 	tt_control_note(ctl, 5, &(struct tt_call){ .root = -1, .count = 3 });
@@ -345,17 +366,7 @@ static void stream(uint8_t kind, const uint8_t *data, size_t bytes)
 		(void)!tt_tls_send(theirs, data, bytes);
 	else
 		(void)!send(tt_tls_fd(theirs), data, bytes, MSG_NOSIGNAL | MSG_DONTWAIT);
-	fuzz_memory(memory);
-	fuzz_serve(ep);
-	check(ctl, bytes);
-	tt_control_lock(ctl);
-	tt_deadlock_check(ctl);
-	tt_control_unlock(ctl);
-	check(ctl, bytes);
-	tt_tls_close(theirs);
-	fuzz_serve(ep);
-	fuzz_memory(0);
-	check(ctl, bytes);
+	serve_all(ctl, theirs, bytes, memory);
 	ep->auth.tls = NULL;
 	ep->auth.identity.secret = NULL;
 	tt_control_free(ctl);

@@ -168,7 +168,7 @@ Test(shrink_attempt, a_decision_for_a_minority_is_refused, .timeout = 60)
 
 /* ---- waits before an attempt -------------------------------------------------------------------- */
 
-/* The longest and the mean wait of many ranks after so many attempts, in ms */
+/* The longest and the mean wait of 1,000 ranks after `failed` attempts, in ms */
 static double waits(int failed, double *ret_mean)
 {
 	uint64_t longest = 0, sum = 0;

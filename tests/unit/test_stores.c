@@ -103,7 +103,7 @@ Test(stores, of_calls_without_a_copy_are_ordinary)
 
 /* Posts of a root go around the pages. Ordinary stores are slow where the page is in memory only, as non-temporal ones
  * have left it. */
-/* Posts of a root go around its pages: of `bytes`, around so many places */
+/* Posts of a root, of `bytes` each, take turns in `places` places of its pages. */
 static void expect_tried_around(size_t bytes, int places)
 {
 	enum { MOST_PLACES = 128, CALLS = 100000 };
