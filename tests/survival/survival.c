@@ -37,7 +37,7 @@ struct survival_job {
 static struct {
 	uint64_t first, scenes, repeat;
 	int jobs, phase, kind;
-	bool verbose, halves;
+	bool verbose, late, halves;
 } options = { .first = 1, .scenes = 300, .repeat = 1, .phase = -1, .kind = -1 };
 
 static struct cell cells[16][SCENE_KINDS];
@@ -53,7 +53,7 @@ static volatile sig_atomic_t interrupted;
 
 static const char usage[] =
 	"usage: survival [--seed N] [--scenes COUNT] [--phase NAME] [--kind KIND] [--jobs J] [--repeat K]\n"
-	"                [--halves] [--verbose]\n"
+	"                [--halves] [--late] [--verbose]\n"
 	"Kills, stops or cuts off ranks in each phase of a communicator, and checks the survivors: the\n"
 	"error and the time until it, the sums, and what is left.\n"
 	"  --seed N       seed of the first scene (1); with --seed alone, this scene only, verbosely\n"
@@ -63,6 +63,7 @@ static const char usage[] =
 	"  --halves       only cuts between two halves of the ranks, in phase shrink with TUTTI_SHRINK=majority\n"
 	"  --jobs J       scenes side by side (8 for each processor, at most 32)\n"
 	"  --repeat K     every scene K times\n"
+	"  --late         a line for each notice after the documented time: the call, how late, the error\n"
 	"  --verbose      a line for each scene, and the error of each survivor\n";
 
 static const char legend[] =
@@ -109,11 +110,17 @@ static int find_kind(const char *name)
 static void read_options(int argc, char **argv)
 {
 	static const struct option table[] = {
-		{ "seed", 1, NULL, 's' },    { "scenes", 1, NULL, 'n' },
-		{ "phase", 1, NULL, 'p' },   { "kind", 1, NULL, 'k' },
-		{ "jobs", 1, NULL, 'j' },    { "repeat", 1, NULL, 'r' },
-		{ "verbose", 0, NULL, 'v' }, { "halves", 0, NULL, 'H' },
-		{ "help", 0, NULL, 'h' },    { 0 },
+		{ "seed", 1, NULL, 's' },
+		{ "scenes", 1, NULL, 'n' },
+		{ "phase", 1, NULL, 'p' },
+		{ "kind", 1, NULL, 'k' },
+		{ "jobs", 1, NULL, 'j' },
+		{ "repeat", 1, NULL, 'r' },
+		{ "verbose", 0, NULL, 'v' },
+		{ "halves", 0, NULL, 'H' },
+		{ "late", 0, NULL, 'l' },
+		{ "help", 0, NULL, 'h' },
+		{ 0 },
 	};
 	bool seed = false, scenes = false;
 	long cores = sysconf(_SC_NPROCESSORS_ONLN);
@@ -143,6 +150,9 @@ static void read_options(int argc, char **argv)
 			break;
 		case 'H':
 			options.halves = true;
+			break;
+		case 'l':
+			options.late = true;
 			break;
 		case 'v':
 			options.verbose = true;
@@ -223,6 +233,24 @@ static void print_scene(FILE *to, const struct scene_shared *sh, bool bad, int s
 	fflush(to);
 }
 
+static void print_late(const struct scene_shared *sh)
+{
+	const struct scene *s = &sh->scene;
+
+	for (int r = 0; r < s->n; r++) {
+		const struct scene_report *p = &sh->rank[r];
+
+		if ((s->victim[r] && s->kind != SCENE_CUT) || !p->noticed ||
+		    p->notice_ms <= p->bound_ms)
+			continue;
+		printf("late: --seed %llu: %s, %s, %s, rank %d of %d in %s: %.0f ms, %.0f after the bound; sleeps overran by %.0f ms: %s\n",
+		       (unsigned long long)s->seed, scene_phases[s->phase].name,
+		       scene_kinds[s->kind], s->transport, r, s->n, p->noticed_in, p->notice_ms,
+		       p->notice_ms - p->bound_ms, (double)sh->delay_ns * 1e-6, p->text);
+	}
+	fflush(stdout);
+}
+
 static void conclude(const struct scene_shared *sh, int status)
 {
 	const struct scene *s = &sh->scene;
@@ -234,6 +262,8 @@ static void conclude(const struct scene_shared *sh, int status)
 	failed += bad;
 	went_on[__builtin_popcount((unsigned)scene_sides(sh))]++;
 	count(sh, &cells[s->phase][s->kind]);
+	if (options.late)
+		print_late(sh);
 	if (bad || options.verbose)
 		print_scene(stdout, sh, bad, status);
 	if (bad && failed <= SHOWN_AGAIN && failures)

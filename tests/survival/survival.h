@@ -86,6 +86,7 @@ struct scene_report {
 	/* ms from the fault (kill) or from the later of fault and call (stop, cut) to the error; the
 	 * documented bound of that time; the time that the rank took to leave */
 	double notice_ms, bound_ms, leave_ms;
+	char noticed_in[64]; /* the call */
 	char text[1024];
 	char problem[1536]; /* "": all is well */
 };

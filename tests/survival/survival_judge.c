@@ -154,6 +154,7 @@ void scene_noticed(struct scene_rank *w, double bound_ms)
 		from = w->begin_ns;
 	r->notice_ms = from && now > from ? (double)(now - from) * 1e-6 : 0;
 	r->bound_ms = bound_ms;
+	memcpy(r->noticed_in, r->doing, sizeof(r->noticed_in));
 	r->noticed = true;
 	if (r->notice_ms > scene_allowed_ms(w->sh, bound_ms))
 		scene_problem(w, "noticed after %.0f ms where %.0f are documented: %s",
