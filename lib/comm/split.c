@@ -13,8 +13,6 @@
 #include "comm/comm_internal.h"
 #include "comm/paths.h"
 
-#define AGREE_LATE_MS 300 /* after a time-out, for the ranks that still answer */
-
 /* The child has the settings of the parent and room for all its ranks, because its size is not
  * known yet. */
 int tt_comm_child(tuttiComm_t parent, const tuttiConfig_t *config, struct tt_env *ret_env,
@@ -48,14 +46,13 @@ static int fail_child(tuttiComm_t parent, int rc)
 }
 
 /* One outcome for all ranks. Every rank comes here soon after the failure of one, which control
- * floods; but a rank that let the others time out may never come. A death or a silent rank in the
- * parent is the cause of what ranks reported of the new communicator. */
+ * floods; but a rank that let the others time out may never come, and is asked at once. A death or a
+ * silent rank in the parent is the cause of what ranks reported of the new communicator. */
 static int agree(tuttiComm_t parent, int rc, struct tt_parts *paths, uint64_t deadline_ns)
 {
-	uint64_t now = tt_now_ns(),
-		 from = rc == TT_TIMEOUT || now > deadline_ns ? now : deadline_ns;
+	uint64_t now = tt_now_ns();
 	int agreed = tt_control_agree(parent->ctl, rc, "the split", paths,
-				      from + AGREE_LATE_MS * 1000000ull);
+				      rc == TT_TIMEOUT && now < deadline_ns ? now : deadline_ns);
 
 	if ((rc == TT_REMOTE || rc == TT_TIMEOUT) && tt_control_broken(parent->ctl))
 		return tt_control_fail(parent->ctl);

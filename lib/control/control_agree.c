@@ -9,6 +9,9 @@
 
 #include "control/control_internal.h"
 
+/* after the deadline, for ranks whose own step failed there: they come as soon as they have flooded their failure */
+#define LATE_NS (TT_SECOND * 3 / 10)
+
 /* A reason of the rank's own outranks a timeout, and a timeout outranks a report from other ranks. */
 static int severity(int code)
 {
@@ -25,7 +28,7 @@ static int share_reason(struct tt_control *ctl, int code, const char *why, const
 
 	if (code && ctl->rank == first)
 		snprintf(mine, sizeof(mine), "%.511s", why);
-	rc = tt_control_allgather_columns(ctl, &all, 1, deadline_ns);
+	rc = tt_gather_columns(ctl, &all, 1, deadline_ns, LATE_NS);
 	if (rc)
 		return rc;
 	tt_part_get(&all, first, reason);
@@ -77,7 +80,7 @@ int tt_control_agree(struct tt_control *ctl, int code, const char *context, stru
 	if (facts)
 		columns[1] = *facts;
 	snprintf(why, sizeof(why), "%s", tt_error_text());
-	rc = tt_control_allgather_columns(ctl, columns, 2, deadline_ns);
+	rc = tt_gather_columns(ctl, columns, 2, deadline_ns, LATE_NS);
 	if (!rc)
 		first = find_worst(&columns[0], ctl->nranks, &worst);
 	tt_parts_free(&columns[0]);

@@ -19,8 +19,10 @@
 
 /* extra time for rank 0's error message, which names more ranks than this rank knows of */
 #define GRACE_NS (TT_SECOND / 4)
-#define PARTS_HEAD 12                 /* bytes of a message before its parts */
-#define ANSWER_NS (TT_SECOND * 3 / 4) /* for ranks to answer that they are alive */
+#define PARTS_HEAD 12 /* bytes of a message before its parts */
+/* from the deadline, for ranks to answer that they are alive; at least ANSWER_LEAST_NS from the question */
+#define ANSWER_NS (TT_SECOND * 3 / 4)
+#define ANSWER_LEAST_NS (TT_SECOND * 3 / 10)
 
 /* ---- the ranks from one on downwards in the tree ------------------------------------------------ */
 
@@ -322,17 +324,29 @@ static bool is_forming(const struct tt_control *ctl)
 	return false;
 }
 
-/* The deadline has passed: wait a little for the result, or for the reason. silent: "", or the ranks
- * that do not answer. */
-static void linger(struct tt_control *ctl, uint64_t deadline_ns, char *silent, size_t bytes)
+/* Wait for the result. */
+static void await_result(struct tt_control *ctl, uint64_t until_ns)
 {
+	while (!ctl->broken && !ctl->gather.complete && tt_endpoint_await(ctl->ep, until_ns))
+		;
+}
+
+/* The deadline has passed: wait a little for the result, or for the reason. silent: "", or the ranks
+ * that do not answer. Where all answer, those that are missing have late_ns to come. */
+static void linger(struct tt_control *ctl, uint64_t deadline_ns, uint64_t late_ns, char *silent,
+		   size_t bytes)
+{
+	uint64_t now = tt_now_ns(), until = deadline_ns + ANSWER_NS;
+
+	if (until < now + ANSWER_LEAST_NS)
+		until = now + ANSWER_LEAST_NS;
 	silent[0] = '\0';
-	if (ctl->join.complete && !is_forming(ctl))
-		tt_status_silent(ctl, ANSWER_NS, silent, bytes);
-	else if (ctl->rank && ctl->gather.full)
-		while (!ctl->broken && !ctl->gather.complete &&
-		       tt_endpoint_await(ctl->ep, deadline_ns + GRACE_NS))
-			;
+	if (!ctl->join.complete || is_forming(ctl)) {
+		if (ctl->rank && ctl->gather.full)
+			await_result(ctl, deadline_ns + GRACE_NS);
+	} else if (!tt_status_silent(ctl, until - now, silent, bytes)) {
+		await_result(ctl, now + late_ns);
+	}
 }
 
 static int too_late(struct tt_control *ctl, const char *silent)
@@ -369,8 +383,8 @@ static void free_columns(struct tt_parts *columns, int ncolumns)
 		tt_parts_free(&columns[i]);
 }
 
-int tt_control_allgather_columns(struct tt_control *ctl, struct tt_parts *columns, int ncolumns,
-				 uint64_t deadline_ns)
+int tt_gather_columns(struct tt_control *ctl, struct tt_parts *columns, int ncolumns,
+		      uint64_t deadline_ns, uint64_t late_ns)
 {
 	size_t bytes = 0;
 	char silent[500];
@@ -387,10 +401,9 @@ int tt_control_allgather_columns(struct tt_control *ctl, struct tt_parts *column
 	if (!ctl->broken && !begin(ctl, columns, ncolumns, bytes))
 		tt_control_break(ctl, TT_INTERNAL, -1, 0, "the ranks' exchanges are out of step",
 				 -1);
-	while (!ctl->broken && !ctl->gather.complete && tt_endpoint_await(ctl->ep, deadline_ns))
-		;
+	await_result(ctl, deadline_ns);
 	if (!ctl->broken && !ctl->gather.complete)
-		linger(ctl, deadline_ns, silent, sizeof(silent));
+		linger(ctl, deadline_ns, late_ns, silent, sizeof(silent));
 	if (!ctl->gather.complete)
 		rc = ctl->broken ? tt_control_fail(ctl) : too_late(ctl, silent);
 	ctl->gather.running = false;
@@ -405,6 +418,12 @@ int tt_control_allgather_columns(struct tt_control *ctl, struct tt_parts *column
 	if (rc)
 		free_columns(columns, ncolumns);
 	return rc;
+}
+
+int tt_control_allgather_columns(struct tt_control *ctl, struct tt_parts *columns, int ncolumns,
+				 uint64_t deadline_ns)
+{
+	return tt_gather_columns(ctl, columns, ncolumns, deadline_ns, 0);
 }
 
 int tt_control_allgather(struct tt_control *ctl, const void *mine, size_t bytes, void *all,

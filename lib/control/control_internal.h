@@ -241,6 +241,9 @@ struct tt_gather {
 bool tt_gather_up(struct tt_control *ctl, int from, const uint8_t *data, size_t bytes);
 bool tt_gather_down(struct tt_control *ctl, int from, const uint8_t *data, size_t bytes);
 void tt_gather_free(struct tt_control *ctl);
+/* tt_control_allgather_columns, in which ranks that answer at the deadline have late_ns more to come. Not locked. */
+int tt_gather_columns(struct tt_control *ctl, struct tt_parts *columns, int ncolumns,
+		      uint64_t deadline_ns, uint64_t late_ns);
 /* Break the control: this rank has no memory to take part in an exchange. Not locked. < 0 */
 int tt_control_absent(struct tt_control *ctl);
 /* Break the control if the exchange waits for rank, which has left. */

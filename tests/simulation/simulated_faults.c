@@ -52,19 +52,22 @@ static void plan_kills(void)
 	}
 }
 
+static void plan_stop(struct sim_rank *w, uint64_t when)
+{
+	w->harmed = w->delayed = true;
+	sim_at(when, stop_one, &w->process);
+	if (sim_random(2))
+		sim_at(when + sim_random_scale(SIM_MS, 60 * SIM_SECOND), continue_one, &w->process);
+}
+
 static void plan_stops(uint64_t from_ns, uint64_t most_ns)
 {
 	int victims = 1 + (int)sim_random((uint32_t)sim->job->n - 1);
 
 	while (victims--) {
 		struct sim_rank *w = &sim->job->rank[sim_random((uint32_t)sim->job->n)];
-		uint64_t when = from_ns + sim_random_scale(SIM_MS, most_ns);
 
-		w->harmed = w->delayed = true;
-		sim_at(when, stop_one, &w->process);
-		if (sim_random(2))
-			sim_at(when + sim_random_scale(SIM_MS, 60 * SIM_SECOND), continue_one,
-			       &w->process);
+		plan_stop(w, from_ns + sim_random_scale(SIM_MS, most_ns));
 	}
 }
 
@@ -157,7 +160,9 @@ void sim_plan_faults(void)
 		sim->job->strikes_shrink = sim_random(2);
 		break;
 	case SIM_STOPS:
-		plan_stops(0, 200 * SIM_MS);
+		sim->job->strikes_split = sim_random(2);
+		if (!sim->job->strikes_split || sim_random(2))
+			plan_stops(0, 200 * SIM_MS);
 		sim->job->strikes_shrink = sim_random(2);
 		break;
 	case SIM_CUTS:
@@ -238,12 +243,16 @@ void sim_plan_faults_of_shrink(void)
 		plan_pause(&sim->job->rank[i]);
 }
 
-/* One rank is killed early in a split. */
+/* One rank is killed or stopped early in a split. */
 void sim_plan_faults_of_split(void)
 {
 	plan_memory_in_call();
 	if (!sim->job->strikes_split || sim_random((uint32_t)sim->job->n))
 		return;
 	sim->job->strikes_split = false;
-	plan_kill_in_call(512);
+	if (sim->job->faults == SIM_KILLS)
+		plan_kill_in_call(512);
+	else
+		plan_stop(&sim->job->rank[sim->process->number],
+			  sim->now_ns + sim_random_scale(SIM_MS / 128, 4 * SIM_MS));
 }

@@ -81,9 +81,9 @@ static tuttiResult_t join(struct sim_rank *me, struct sim_comm *w)
 	awaited = sim_is_awaited();
 	me->came = true;
 	rc = tuttiCommInitRank(&w->comm, sim->job->n, sim->job->id, me->process.number);
-	/* before the end of the join rank 0 only waits for ranks that did not come */
+	/* before the end of the join rank 0 only waits for ranks that did not come, and awaits late ones after it */
 	sim_check_call(NULL, "join", rc == tuttiTimeout && sim_any_harmed() ? 0 : rc, began,
-		       SIM_TIMEOUT_NS + SIM_SLACK_NS);
+		       SIM_TIMEOUT_NS + SIM_LINGER_NS + SIM_SLACK_NS);
 	if (rc)
 		sim_check_failed_join(rc, began, awaited);
 	else

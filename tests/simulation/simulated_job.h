@@ -11,7 +11,7 @@
  * others and goes on in the new communicator, or gives up. After each call:
  *
  *   - it has returned in time: a death within 2 s, where no fault silences a living rank within 3 s (a
- *     shrink: 9 s), anything else at the deadline and a little more
+ *     shrink: 9 s), anything else within 1 s of the deadline
  *   - a success has the right data; an error has its reason in a fault, and a sentence
  *   - a rank that comes late to a join that has failed gets the reason; rank 0 awaits it for 2 s, and no longer
  *   - a rank that is reported dead was harmed, a rank that is reported left has left
@@ -32,7 +32,7 @@
 #define SIM_RANKS 20
 #define SIM_RECORDS 256
 #define SIM_TIMEOUT_NS (10 * SIM_SECOND) /* TUTTI_TIMEOUT_MS */
-#define SIM_SLACK_NS (3 * SIM_SECOND)    /* delays, and answers of others at the deadline */
+#define SIM_SLACK_NS SIM_SECOND          /* answers of others at the deadline, and delays */
 #define SIM_NOTICE_NS (2 * SIM_SECOND)   /* tuttiCommRankState(3): a death is known within 2 s */
 #define SIM_LINGER_NS (2 * SIM_SECOND)   /* rank 0 of a failed join awaits the next late rank */
 
@@ -102,7 +102,7 @@ struct sim_job {
 	bool misused;        /* by calls that do not fit */
 	bool messaged;       /* messages, or a quorum operation, have begun */
 	bool strikes_shrink; /* more ranks are stopped in the first shrink */
-	bool strikes_split;  /* a rank is killed in one of the first splits */
+	bool strikes_split;  /* a rank is killed or stopped in one of the first splits */
 	/* Rank 0 of a failed join awaits late ranks: from when on, when one came last, those that have not come */
 	uint64_t awaits_ns, latest_ns;
 	int absent;
