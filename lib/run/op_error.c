@@ -167,14 +167,17 @@ static void dial_error(struct tt_link *l, char *text, size_t bytes)
 static int unconnected(struct tt_op *op)
 {
 	struct tt_link *l = op->connecting.missing;
-	char missing[512], error[512], text[900];
+	char missing[512], error[512] = "", text[900];
 	tuttiComm_t c = op->comm;
 	struct tt_blocked stuck;
 	int who;
 
 	describe_waits(op, &stuck);
-	dial_error(l, error, sizeof(error));
 	who = tt_control_missing(c->ctl, c->calls.seq, &stuck, missing, sizeof(missing));
+	if (tt_control_broken(c->ctl)) /* another rank reported a cause meanwhile */
+		return tt_op_error_broken(op);
+	if (who < 0) /* all have answered, at once */
+		dial_error(l, error, sizeof(error));
 	if (who < 0 && error[0])
 		snprintf(missing, sizeof(missing), "%s", error);
 	else if (who < 0)
