@@ -15,7 +15,8 @@
  *   control_split.c         a control of some ranks of an existing one
  *   bootstrap.c             join; bootstrap_root.c: rank 0's part; bootstrap_tree.c: tree and ring
  *   call_log.c              the call log; call_text.c: calls as text
- *   control_status.c        statuses, missing ranks; control_status_format.c: their bytes;
+ *   control_missing.c       ranks that an operation lacks at its deadline
+ *   control_status.c        statuses; control_status_format.c: their bytes;
  *                           control_status_table.c: the latest of each rank
  *   control_report.c        the state of every rank, for operators
  *   control_monitor.c       monitors, which ask for that state over the network

@@ -1,10 +1,10 @@
 /*
  * control_status.h - statuses of ranks, and the deadlock detection that compares them
  *
- * control_status.c makes, receives and compares statuses; control_status_table.c keeps those of the
- * other ranks, for a minute; control_status_queue.c sends them to the neighbors;
- * control_status_format.c writes and reads their bytes; deadlock.c looks for cycles in the wait-for
- * graph. All functions: locked.
+ * control_status.c makes, receives and compares statuses; control_missing.c names the ranks that do not
+ * answer, or have not called; control_status_table.c keeps the statuses of the other ranks, for a minute;
+ * control_status_queue.c sends them to the neighbors; control_status_format.c writes and reads their
+ * bytes; deadlock.c looks for cycles in the wait-for graph. All functions: locked.
  */
 #ifndef TT_CONTROL_STATUS_H
 #define TT_CONTROL_STATUS_H
@@ -100,17 +100,21 @@ bool tt_status_frame(struct tt_control *ctl, int from, const uint8_t *data, size
 uint64_t tt_status_timers(struct tt_control *ctl, uint64_t now);
 /* The last operation in which any rank, as far as this rank knows, received from `rank`. */
 uint64_t tt_status_last(struct tt_control *ctl, int rank);
-/* At a deadline: ask all ranks; true: "ranks 2 and 5 are not answering: ..." of those that have not
- * answered within wait_ns. Unlocks while it waits. */
-bool tt_status_silent(struct tt_control *ctl, uint64_t wait_ns, char *text, size_t bytes);
+/* This rank waits for `blocked` until its next call or completion. */
+void tt_status_waits(struct tt_control *ctl, const struct tt_blocked *blocked);
 /* Send this rank's status now, which asks all ranks for theirs at once. */
 void tt_status_ask(struct tt_control *ctl, uint64_t now);
-/* Is rank this one, or has its status come since since_ns? */
-bool tt_status_answers(const struct tt_control *ctl, int rank, uint64_t since_ns);
 /* This rank's status now. */
 void tt_status_fill(struct tt_control *ctl, struct tt_status *ret_status);
 /* Does the call synchronize: no rank completes it before every rank has started it? */
 bool tt_status_needs_all(const struct tt_call *call);
+
+/* control_missing.c */
+/* Is rank this one, or has its status come since since_ns? */
+bool tt_status_answers(const struct tt_control *ctl, int rank, uint64_t since_ns);
+/* At a deadline: ask all ranks; true: "ranks 2 and 5 are not answering: ..." of those that have not
+ * answered within wait_ns. Unlocks while it waits. */
+bool tt_status_silent(struct tt_control *ctl, uint64_t wait_ns, char *text, size_t bytes);
 
 /* control_status_table.c. make: false: no memory. of: the latest status of rank, without calls if
  * there is none. at_ns: its arrival; 0: none. */

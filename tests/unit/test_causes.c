@@ -1,7 +1,7 @@
 /*
  * test_causes.c - the cause that an error names, whichever report of the failure arrives first
  *
- * Two ranks, or four. Each test injects faults into one rank's transport before or after a report of
+ * Two ranks, or four, or six. Each test injects faults into one rank's transport before or after a report of
  * another rank arrives: no test depends on timing. With TUTTI_TEST_TRANSPORT=verbs on the fake library,
  * events of the fake HCA are the faults.
  */
@@ -26,6 +26,7 @@ static struct tt_transport broken;    /* transport of rank 0, in its process */
 static struct tt_transport connected; /* the same without faults */
 static int queries, silent;           /* fault queries so far; first ones without a fault */
 static _Atomic int *arrivals;         /* arrivals of all ranks at barriers, shared memory */
+static _Atomic int *stopped; /* behind it: the process of a rank that may be stopped, 0: not yet */
 
 static void pause_1ms(void)
 {
@@ -269,6 +270,48 @@ static int symptom_beside_departures(tuttiComm_t *comm, int rank, int nranks, vo
 			   NULL, "stopped");
 }
 
+/* Ranks 0 and 3 of six leave, rank 2 is stopped. Of control, rank 1 has the connection to rank 2 only: ranks 4
+ * and 5 live, but cannot be asked. */
+static int symptom_beside_both(tuttiComm_t *comm, int rank, int nranks, void *arg)
+{
+	tuttiResult_t rc;
+	float x = 1;
+
+	(void)arg;
+	MUST(sum(*comm));
+	if (rank == 1 || rank == 4)
+		MUST(rank == 1 ? tuttiRecv(&x, 1, tuttiFloat32, 4, *comm, NULL)
+			       : tuttiSend(&x, 1, tuttiFloat32, 1, *comm, NULL));
+	++*arrivals;
+	while (*arrivals < nranks)
+		pause_1ms();
+	if (rank % 3 == 0) {
+		rc = tuttiCommDestroy(*comm);
+		*comm = NULL;
+		return rc;
+	}
+	await_departure(*comm, 0);
+	await_departure(*comm, 3);
+	if (rank == 2)
+		*stopped = getpid();
+	while (rank != 1 && *arrivals == nranks)
+		pause_1ms();
+	if (rank != 1)
+		return 0;
+	while (!*stopped)
+		pause_1ms();
+	kill(*stopped, SIGSTOP);
+	inject_fault(*comm, 1 << 30, true);
+	rc = tuttiRecv(&x, 1, tuttiFloat32, 4, *comm, NULL);
+	++*arrivals;
+	kill(*stopped, SIGCONT);
+	return check_error(
+		*comm, rc, tuttiRemoteError,
+		"rank 4 does not answer; rank 2 is not answering (stopped?); ranks 4, 5 are not "
+		"answering; rank 4: the ranks that connect it to rank 1 have left or died",
+		NULL, NULL);
+}
+
 /* The report of the failure comes after rank 0 has seen that a connection was refused. */
 static int refusal_replaced(tuttiComm_t *comm, int rank, int nranks, void *arg)
 {
@@ -340,8 +383,9 @@ static int run_on(const char *transport, int n, rank_fn *fn)
 {
 	struct ranks r = { .n = n, .transport = transport, .timeout_ms = 30000, .limit_s = 40 };
 
-	arrivals = mmap(NULL, sizeof(*arrivals), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS,
-			-1, 0);
+	arrivals = mmap(NULL, 2 * sizeof(*arrivals), PROT_READ | PROT_WRITE,
+			MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	stopped = arrivals + 1;
 	return ranks_run(&r, fn);
 }
 
@@ -369,6 +413,11 @@ RUN_TEST(an_abort_reports_an_earlier_failure_of_its_communicator, failed_before_
 Test(causes, a_symptom_tells_ranks_that_cannot_be_asked_from_stopped_ones, .timeout = 60)
 {
 	cr_assert_eq(run_on("tcp", 4, symptom_beside_departures), 0);
+}
+
+Test(causes, a_symptom_names_the_stopped_rank_beside_ranks_that_cannot_be_asked, .timeout = 60)
+{
+	cr_assert_eq(run_on("tcp", 6, symptom_beside_both), 0);
 }
 
 /* ---- events of the fake HCA ------------------------------------------------------------------ */

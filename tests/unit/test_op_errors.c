@@ -16,8 +16,9 @@
 
 #define HAS_TEXT(r, words) \
 	cr_assert(strstr(job.report[r].text, words), "rank %d reports: %s", r, job.report[r].text)
-#define HOLD_MS 20000 /* longest wait of a test */
-#define SOON_MS 4000  /* far below HOLD_MS, also on a busy machine */
+#define HOLD_MS 20000     /* longest wait of a test */
+#define SOON_MS 4000      /* far below HOLD_MS, also on a busy machine */
+#define MISSING_BYTES 500 /* of the text of tt_control_missing in a report */
 
 static const struct tt_call sum_512 = {
 	.collective = TT_ALLREDUCE, .type = tuttiFloat32, .op = tuttiSum, .root = -1, .count = 512
@@ -374,6 +375,76 @@ Test(op_errors, a_stopped_rank_is_named_by_ranks_that_wait_for_it_through_others
 		cr_assert_eq(job.report[r].rc, 0, "rank %d: %s", r, job.report[r].text);
 	HAS_TEXT(3, "rank 19 is not answering (stopped?)");
 	HAS_TEXT(3, "rank 7 has not made the matching call");
+}
+
+static void count_departure(void *ctx, int rank, tuttiRankState_t how)
+{
+	(void)rank;
+	*(atomic_int *)ctx += how == tuttiRankLeft;
+}
+
+static const struct tt_control_observer departures_observer = { .gone = count_departure };
+
+/* Ranks 0 and 3 of six leave: rank 1 is connected to rank 2, which is stopped, and cannot ask ranks 4 and 5,
+ * which live. It waits for messages of ranks 2 and 4. */
+static int wait_for_two(struct control_job *job, int rank, struct tt_control *ctl)
+{
+	const struct tt_blocked stuck = {
+		.awaited = -1,
+		.nwants = 2,
+		.want = { { .peer = 2, .number = 1, .call = a_sum },
+			  { .peer = 4, .number = 1, .call = a_sum } },
+	};
+	char *text = job->report[rank].text;
+	atomic_int departures = 0;
+	int missing;
+
+	note_sum(ctl, 1, true);
+	atomic_store(&job->report[rank].progress, 1);
+	control_job_all_reached(job, 1, HOLD_MS);
+	if (rank % 3 == 0)
+		return 0;
+	tt_control_observe(ctl, &departures_observer, &departures);
+	while (departures < 2)
+		sleep_ms(1);
+	atomic_store(&job->report[rank].progress, 2);
+	if (rank != 1) {
+		control_job_reached(job, 1, 4, HOLD_MS);
+		tt_control_unobserve(ctl, &departures_observer, &departures);
+		return 0;
+	}
+	control_job_reached(job, 1, 3, HOLD_MS);
+	missing = tt_control_missing(ctl, 2, &stuck, text, MISSING_BYTES);
+	if (!tt_control_silent(ctl, 400, text + MISSING_BYTES, MISSING_BYTES))
+		return 1;
+	tt_control_unobserve(ctl, &departures_observer, &departures);
+	atomic_store(&job->report[rank].progress, 4);
+	return missing == 2 ? 0 : 1;
+}
+
+Test(op_errors, of_two_silent_ranks_the_one_that_cannot_be_asked_is_not_called_stopped,
+     .timeout = 60)
+{
+	struct control_job job = { .n = 6, .body = wait_for_two };
+
+	control_job_start(&job);
+	for (int r = 0; r < 6; r++)
+		cr_assert(r % 3 == 0 || control_job_reached(&job, r, 2, HOLD_MS));
+	control_job_stop(&job, 2);
+	atomic_store(&job.report[1].progress, 3);
+	cr_expect(control_job_reached(&job, 1, 4, HOLD_MS));
+	kill(job.report[2].pid, SIGCONT);
+	control_job_wait(&job);
+	for (int r = 0; r < 6; r++)
+		cr_assert_eq(job.report[r].rc, 0, "rank %d: %s", r, job.report[r].text);
+	HAS_TEXT(
+		1,
+		"rank 2 is not answering (stopped?); rank 4 is not answering: the ranks that connect it "
+		"to rank 1 have left or died; last operation received from rank 2: operation 1 ");
+	cr_assert_str_eq(
+		job.report[1].text + MISSING_BYTES,
+		"rank 2 is not answering (stopped?); ranks 4, 5 are not answering; rank 4: the "
+		"ranks that connect it to rank 1 have left or died");
 }
 
 /* ---- ranks that make another call, or none --------------------------------------------------- */
