@@ -143,44 +143,32 @@ static bool is_abandoned(const struct sim_comm *w, const char *what)
 	       broken;
 }
 
-/* Counts the ranks that live and to which no chain of neighbors leads that have not left. A failure of one is not
- * known to this rank: the rank waits for up to 2 s for the cause when it finds that one's data connection closed. */
-static int count_partitioned(const struct sim_comm *w)
-{
-	bool partitioned[SIM_RANKS];
-	int n = 0;
-
-	tt_control_lock(w->comm->ctl);
-	if (tt_control_find_partitioned(w->comm->ctl, partitioned))
-		for (int r = 0; r < w->comm->ctl->nranks; r++)
-			n += partitioned[r];
-	tt_control_unlock(w->comm->ctl);
-	return n;
-}
-
 /* A rank waits in vain where no fault silences another one. A rank without memory may drop a
  * message, and leave others waiting that connect to it in a shrink; two ranks that have lost their
- * connection take each other for dead, and divide the others. An abort is not known to a rank whose
- * neighbors have all left, and each of the ranks that are partitioned from it may have waited for 2 s
- * for the cause of the end of another one. Ranks that did not call a shrink keep the others for half
- * of the time-out. */
+ * connection take each other for dead, and divide the others. Ranks that did not call a shrink keep
+ * the others for half of the time-out. A rank of whose departure, or abort, or death no chain of neighbors tells this
+ * one is noticed by the end of the data connection, and then for 2 s the cause is awaited. */
 static bool is_vain_wait(const struct sim_comm *w, const char *what, tuttiResult_t rc,
-			 uint64_t waited_ns)
+			 uint64_t since_ns)
 {
 	const struct sim_job *job = sim->job;
 	bool shrinks = !strcmp(what, "shrink");
+	uint64_t unheard_ns, waited_ns = sim->now_ns - since_ns;
 
-	for (int i = 0; w && i < job->n; i++)
-		if (job->rank[i].aborted && job->rank[i].aborted_in == w->key)
-			return false;
 	if (!w || is_silencing(job->faults) || is_abandoned(w, what) || sim_lacks_holders() ||
 	    (job->faults == SIM_MEMORY && job->messaged) ||
 	    (shrinks && (job->faults == SIM_MEMORY || job->faults == SIM_LOSSES)))
 		return false;
-	if (rc == tuttiTimeout || shrinks)
+	if (rc != tuttiTimeout && waited_ns <= SIM_NOTICE_NS + SIM_SECOND)
+		return false;
+	if (shrinks)
 		return rc == tuttiTimeout || waited_ns > SIM_TIMEOUT_NS - SIM_SECOND;
-	return waited_ns > SIM_NOTICE_NS + SIM_SECOND &&
-	       waited_ns > (1 + (uint64_t)count_partitioned(w)) * SIM_NOTICE_NS + SIM_SECOND;
+	unheard_ns = w->known ? sim_unheard_ns(w) : 0;
+	if (rc == tuttiTimeout)
+		return !unheard_ns;
+	if (unheard_ns > since_ns)
+		waited_ns = sim->now_ns - unheard_ns;
+	return waited_ns > SIM_NOTICE_NS + SIM_SECOND;
 }
 
 /* The deadline limits the time in which nothing moves: it begins anew with a process that
@@ -219,7 +207,7 @@ void sim_check_call(const struct sim_comm *w, const char *what, tuttiResult_t rc
 {
 	struct sim_rank *me = &sim->job->rank[sim->process->number];
 	const char *text = tuttiGetLastError(w ? w->comm : NULL);
-	uint64_t waited_ns = sim->now_ns - moved_ns(w, began_ns);
+	uint64_t since_ns = moved_ns(w, began_ns), waited_ns = sim->now_ns - since_ns;
 
 	if (!strcmp(what, "shrink")) /* why it failed, not why the old communicator is broken */
 		text = tuttiGetLastError(NULL);
@@ -227,7 +215,7 @@ void sim_check_call(const struct sim_comm *w, const char *what, tuttiResult_t rc
 		  rc ? ": " : "", rc ? text : "");
 	if (waited_ns > limit_ns && !me->delayed)
 		sim_fail("%s took %.3f s: %s", what, 1e-9 * (double)(sim->now_ns - began_ns), text);
-	if (is_vain_wait(w, what, rc, waited_ns))
+	if (is_vain_wait(w, what, rc, since_ns))
 		sim_fail("%s waited %.3f s for nobody who is silent: %s: %s", what,
 			 1e-9 * (double)waited_ns, tuttiGetErrorString(rc), text);
 	if (!rc && w) {
@@ -238,9 +226,11 @@ void sim_check_call(const struct sim_comm *w, const char *what, tuttiResult_t rc
 		return;
 	if (!text[0])
 		sim_fail("%s: error %d without a sentence", what, rc);
-	if ((sim->job->faults == SIM_NONE || sim->job->faults == SIM_LOSSES) &&
-	    strstr(text, "(stopped?)"))
-		sim_fail("%s: a rank seems to be stopped, and all live: %s", what, text);
+	if (w && me->failed_in != w->key) {
+		me->failed_in = w->key;
+		me->failed_ns = sim->now_ns;
+	}
+	sim_check_text(w, what, text);
 	if ((!sim_any_harmed() || (w && is_of_others(w))) && !sim_lacks_holders())
 		sim_fail("%s failed without a fault: %s", what, text);
 	if (rc == tuttiInternalError && sim->job->faults != SIM_CORRUPTION)

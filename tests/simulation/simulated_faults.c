@@ -16,7 +16,7 @@ void sim_killed(const struct sim_process *p)
 	if (!sim->job)
 		return;
 	sim->job->rank[p->number].harmed = true;
-	sim->job->last_kill_ns = sim->now_ns;
+	sim->job->rank[p->number].killed_ns = sim->job->last_kill_ns = sim->now_ns;
 }
 
 static void stop_one(void *arg)
@@ -36,6 +36,22 @@ static void continue_one(void *arg)
 	p->stopped = false;
 	sim->job->last_continue_ns = sim->now_ns;
 	sim_trace("process %d continues", p->number);
+}
+
+bool sim_is_cut(int a, int b)
+{
+	return sim->job->cut.ns && (sim->job->cut.side >> a & 1) != (sim->job->cut.side >> b & 1);
+}
+
+bool sim_any_silent(void)
+{
+	const struct sim_job *job = sim->job;
+	bool any = job->cut.ns || job->faults == SIM_CORRUPTION;
+
+	for (int i = 0; i < job->n && !any; i++)
+		any = job->rank[i].stopped_ns || job->rank[i].process.dead ||
+		      (job->faults == SIM_MEMORY && job->rank[i].harmed);
+	return any;
 }
 
 static void plan_kills(void)
@@ -99,6 +115,8 @@ static void change_cut(const struct cut *c, bool cut)
 
 static void cut_now(void *arg)
 {
+	sim->job->cut.side = ((const struct cut *)arg)->side;
+	sim->job->cut.ns = sim->now_ns;
 	change_cut(arg, true);
 }
 

@@ -17,6 +17,7 @@ static void leave(struct sim_comm *w)
 	tuttiResult_t rc;
 
 	me->leaves = true;
+	sim_depart(w);
 	if (!me->left_ns)
 		me->left_ns = sim->now_ns;
 	if (how == 0 && !tuttiCommFinalize(w->comm))
@@ -33,7 +34,8 @@ static tuttiResult_t shrink(struct sim_comm *w)
 {
 	struct sim_comm next = { .departed = -1,
 				 .shrinks = w->shrinks + 1,
-				 .key = ((uint64_t)w->shrinks + 1) << 32 };
+				 .key = ((uint64_t)w->shrinks + 1) << 32,
+				 .origin = ((uint64_t)w->shrinks + 1) << 32 };
 	uint64_t began = sim->now_ns;
 	struct sim_rank *me = &sim->job->rank[sim->process->number];
 	bool aborts = sim_random(2) || w->half_failed;
@@ -55,6 +57,7 @@ static tuttiResult_t shrink(struct sim_comm *w)
 		return rc;
 	rc = sim_introduce(&next);
 	me->left_ns = began = sim->now_ns;
+	sim_depart(w);
 	sim_check_call(NULL, "destroy the old communicator", tuttiCommDestroy(w->comm), began,
 		       SIM_TIMEOUT_NS + SIM_SLACK_NS);
 	*w = next;

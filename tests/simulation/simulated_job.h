@@ -5,6 +5,7 @@
  *   simulated_operations.c   the operations that the seed draws
  *   simulated_faults.c       the faults that the seed draws
  *   simulated_checks.c       checks after each call
+ *   simulated_silence.c      which ranks cannot be heard: what an error may say of them
  *   simulated_monitor.c      a monitor that asks the job meanwhile
  *
  * All ranks join, run some operations, and leave. A rank whose operation fails shrinks with the
@@ -12,7 +13,8 @@
  *
  *   - it has returned in time: a death within 2 s, where no fault silences a living rank within 3 s (a
  *     shrink: 9 s), anything else within 1 s of the deadline
- *   - a success has the right data; an error has its reason in a fault, and a sentence
+ *   - a success has the right data; an error has its reason in a fault, and a sentence, which says of no rank that
+ *     could answer that it does not, and of none that it may be stopped, if only ranks that have left hide it
  *   - a rank that comes late to a join that has failed gets the reason; rank 0 awaits it for 2 s, and no longer
  *   - a rank that is reported dead was harmed, a rank that is reported left has left
  *   - messages come once and in order; one quorum operation has one mask and one result everywhere
@@ -31,6 +33,7 @@
 
 #define SIM_RANKS 20
 #define SIM_RECORDS 256
+#define SIM_DEPARTURES 512
 #define SIM_TIMEOUT_NS (10 * SIM_SECOND) /* TUTTI_TIMEOUT_MS */
 #define SIM_SLACK_NS SIM_SECOND          /* answers of others at the deadline, and delays */
 #define SIM_NOTICE_NS (2 * SIM_SECOND)   /* tuttiCommRankState(3): a death is known within 2 s */
@@ -51,11 +54,12 @@ struct sim_comm;
 
 struct sim_rank {
 	struct sim_process process;
-	uint64_t stopped_ns; /* when it was stopped last */
-	bool harmed;         /* it, its network, or what it receives: errors have a reason */
-	bool lacks_memory;   /* its threads, in its next split or shrink */
-	bool delayed;        /* stopped for a while: its calls may take longer */
-	bool disturbs;       /* fails the others' calls: aborts, or has given up */
+	uint64_t stopped_ns; /* when it was stopped last, 0: never */
+	uint64_t killed_ns;
+	bool harmed;       /* it, its network, or what it receives: errors have a reason */
+	bool lacks_memory; /* its threads, in its next split or shrink */
+	bool delayed;      /* stopped for a while: its calls may take longer */
+	bool disturbs;     /* fails the others' calls: aborts, or has given up */
 	bool joined, aborted;
 	bool leaves;         /* its last communicator */
 	uint64_t late_ns;    /* it begins to join later by that */
@@ -64,6 +68,8 @@ struct sim_rank {
 	uint64_t left_ns;    /* its first departure from a communicator */
 	uint64_t succeeded_ns,
 		succeeded_in; /* its latest successful call: when; key of the communicator */
+	uint64_t failed_ns,
+		failed_in; /* the first failed call in the latest communicator with one */
 	/* its latest shrink: of what, its begin and end, the communicators before it, the size of the new one */
 	const struct sim_comm *shrinking;
 	uint64_t shrink_ns, shrunk_ns;
@@ -75,6 +81,8 @@ struct sim_comm {
 	tuttiComm_t comm;
 	int shrinks;  /* before it */
 	uint64_t key; /* equal on all its members, different from others */
+	uint64_t
+		origin; /* the key before the members were known: also on a rank that never knew them */
 	int rank, n;
 	int member[SIM_RANKS]; /* processes */
 	bool known;            /* member is */
@@ -88,6 +96,13 @@ struct sim_comm {
 struct record {
 	uint64_t key, sequence, mask;
 	int64_t value;
+};
+
+/* A rank has begun to leave a communicator. */
+struct sim_departure {
+	uint64_t origin;
+	int process;
+	uint64_t ns;
 };
 
 struct sim_job {
@@ -110,6 +125,12 @@ struct sim_job {
 	uint64_t last_kill_ns;      /* 0: none yet */
 	uint64_t last_continue_ns;  /* of a stopped process */
 	uint64_t last_departure_ns; /* of a rank that others still call */
+	struct {
+		unsigned side; /* hosts of one side, by bits */
+		uint64_t ns;   /* 0: not yet */
+	} cut;
+	struct sim_departure departures[SIM_DEPARTURES];
+	int ndepartures;
 	struct record records[SIM_RECORDS];
 	int nrecords;
 	int failed; /* sentences */
@@ -135,6 +156,15 @@ void sim_check_departed(const struct sim_comm *comm);
 /* A shrink of comm has returned rc, and a communicator of n ranks. */
 void sim_check_shrink(const struct sim_comm *comm, tuttiResult_t rc, int n);
 
+/* ---- simulated_silence.c --------------------------------------------------------------------- */
+
+/* This rank begins to leave w. */
+void sim_depart(const struct sim_comm *w);
+/* When did a member of w leave it or die last, of which no chain of neighbors could tell this rank? 0: none did */
+uint64_t sim_unheard_ns(const struct sim_comm *w);
+/* A call in w has failed with this text. w NULL: before there was a communicator */
+void sim_check_text(const struct sim_comm *w, const char *what, const char *text);
+
 /* ---- simulated_monitor.c --------------------------------------------------------------------- */
 
 /* The main function of a monitor: asks the job now and then, until nobody listens. */
@@ -152,6 +182,11 @@ void sim_shorten_queue(const struct sim_comm *comm);
 tuttiResult_t sim_run_operations(struct sim_comm *comm);
 
 /* ---- simulated_faults.c ---------------------------------------------------------------------- */
+
+/* Is the network cut between two processes, or was it? */
+bool sim_is_cut(int a, int b);
+/* Has a fault kept any rank from answering? */
+bool sim_any_silent(void);
 
 void sim_plan_faults(void);
 /* A rank begins to shrink. */

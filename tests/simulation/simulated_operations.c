@@ -316,8 +316,10 @@ static tuttiResult_t deadlock(struct sim_comm *w, int index)
 /* Split in two, use the half, leave it. One of four has the opposite order. */
 static tuttiResult_t split(struct sim_comm *w, int index)
 {
+	uint64_t key = w->key * 7 + (uint64_t)index;
 	struct sim_comm half = { .departed = -1,
-				 .key = w->key * 7 + (uint64_t)index,
+				 .key = key,
+				 .origin = key,
 				 .backward = sim_common(w->key, index, 4 + SIM_RANKS, 4) == 0 };
 	int color = (int)sim_common(w->key, index, 4 + w->rank, 3);
 	uint64_t began = sim->now_ns;
@@ -336,6 +338,7 @@ static tuttiResult_t split(struct sim_comm *w, int index)
 	if (!sim->job->rank[sim->process->number].left_ns)
 		sim->job->rank[sim->process->number].left_ns = sim->now_ns;
 	began = sim->now_ns;
+	sim_depart(&half);
 	sim_check_call(NULL, "destroy a half", tuttiCommDestroy(half.comm), began,
 		       SIM_TIMEOUT_NS + SIM_SLACK_NS);
 	return rc;
@@ -364,6 +367,7 @@ static tuttiResult_t departure(struct sim_comm *w, int index)
 	if (w->rank == leaver) {
 		sim->job->rank[sim->process->number].left_ns = sim->job->last_departure_ns = began;
 		sim->job->rank[sim->process->number].leaves = true;
+		sim_depart(w);
 		sim_check_call(NULL, "destroy", tuttiCommDestroy(w->comm), began,
 			       SIM_TIMEOUT_NS + SIM_SLACK_NS);
 		w->comm = NULL;
