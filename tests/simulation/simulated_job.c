@@ -161,6 +161,7 @@ int sim_job(const struct sim_plan *plan)
 	sim->algorithm = algorithms[sim_random(sizeof(algorithms) / sizeof(algorithms[0]))];
 	job->seed = plan->seed;
 	job->large = plan->holders || plan->seed % 8 == 5; /* without a draw */
+	job->slow = plan->slow || plan->seed % 16 == 11;
 	/* mostly a tree of one level */
 	job->n = sim_random(24) ? 2 + (int)sim_random(7) : 9 + (int)sim_random(SIM_RANKS - 8);
 	job->faults = (enum sim_faults)sim_random(SIM_FAULTS);

@@ -3,6 +3,7 @@
  *
  *   simulated_job.c          a schedule: the ranks, from join to leave
  *   simulated_operations.c   the operations that the seed draws
+ *   simulated_repeats.c      messages that time out and are sent again
  *   simulated_faults.c       the faults that the seed draws
  *   simulated_checks.c       checks after each call
  *   simulated_silence.c      which ranks cannot be heard: what an error may say of them
@@ -61,6 +62,7 @@ struct sim_rank {
 	bool delayed;      /* stopped for a while: its calls may take longer */
 	bool disturbs;     /* fails the others' calls: aborts, or has given up */
 	bool joined, aborted;
+	bool resent;         /* it has sent a message of several frames again */
 	bool leaves;         /* its last communicator */
 	uint64_t late_ns;    /* it begins to join later by that */
 	bool came, refused;  /* it joins, or did; its join has failed */
@@ -108,6 +110,7 @@ struct sim_departure {
 struct sim_job {
 	uint64_t seed;
 	bool large; /* it has holders (control_holders.c) */
+	bool slow;  /* a server takes milliseconds for a handshake, and messages are sent again */
 	int n;
 	enum sim_faults faults;
 	struct sim_rank rank[SIM_RANKS];
@@ -180,6 +183,11 @@ tuttiResult_t sim_introduce(struct sim_comm *comm);
 /* The unexpected queue of a new communicator takes few bytes. */
 void sim_shorten_queue(const struct sim_comm *comm);
 tuttiResult_t sim_run_operations(struct sim_comm *comm);
+
+/* ---- simulated_repeats.c --------------------------------------------------------------------- */
+
+/* Messages to every rank with a short timeout, each sent again until it is sent; then as many are received. */
+tuttiResult_t sim_repeat_messages(struct sim_comm *comm, int index);
 
 /* ---- simulated_faults.c ---------------------------------------------------------------------- */
 

@@ -398,9 +398,13 @@ static operation *choose_operation(const struct sim_comm *w, int index)
 	static operation *const all[] = { allreduce, allreduce, broadcast, barrier,
 					  exchange,  messages,  quorum,    split };
 	uint32_t n = sizeof(all) / sizeof(all[0]), kind = sim_common(0, 0, 6, 2 * n);
+	operation *chosen =
+		all[kind < n && sim_common(w->key, index, 6, 4) ? kind
+								: sim_common(w->key, index, 0, n)];
 
-	return all[kind < n && sim_common(w->key, index, 6, 4) ? kind
-							       : sim_common(w->key, index, 0, n)];
+	if (sim->job->slow && (chosen == messages || sim_common(w->key, index, 7, 2)))
+		return sim_repeat_messages;
+	return chosen;
 }
 
 tuttiResult_t sim_run_operations(struct sim_comm *w)

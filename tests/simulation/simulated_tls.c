@@ -112,6 +112,14 @@ SIM_REPLACE(int, tt_tls_fd, const struct tt_tls *tls)
 	return of(tls)->fd;
 }
 
+static void work(uint64_t ns)
+{
+	int key;
+
+	if (ns)
+		sim_sleep(&key, sim->now_ns + ns);
+}
+
 static bool send_flight(struct simulated_session *tls, const void *flight, size_t bytes)
 {
 	return send(tls->fd, flight, bytes, MSG_NOSIGNAL | MSG_DONTWAIT) == (ssize_t)bytes;
@@ -149,6 +157,8 @@ SIM_REPLACE(int, tt_tls_handshake, struct tt_tls *session)
 		tls->have += (size_t)n;
 		if (tls->have == first && !has_key(tls))
 			return tt_fail(TT_REMOTE, "another job or another rank listens there");
+		if (tls->have == first && tls->is_server)
+			work(sim_handshake_ns());
 		tls->answered = tls->have >= first;
 		if (tls->have != (tls->is_server ? first : want))
 			continue;

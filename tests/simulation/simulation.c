@@ -27,7 +27,7 @@
 
 struct options {
 	uint64_t first, count, jobs;
-	bool trace, until_failure, holders;
+	bool trace, until_failure, holders, slow;
 	uint64_t ranks, hop_us, above; /* of a crowd; ranks 0: none */
 	bool split;
 	const char *until;
@@ -62,6 +62,7 @@ static void usage(FILE *to)
 		"  --trace          print its messages, kills and results\n"
 		"  --until-failure  end at the first failure\n"
 		"  --holders        all jobs have holders of the business cards, not only one of eight\n"
+		"  --slow           all jobs have slow servers and messages that are sent again, not only one of 16\n"
 		"  --ranks N        instead: N ranks join, one dies, the others shrink; print the costs\n"
 		"  --split          and, after the join, two exchanges among all ranks, and a split\n"
 		"  --hop US         time of a message then, in microseconds (50)\n"
@@ -92,6 +93,7 @@ static const struct option longs[] = {
 	{ "jobs", required_argument, NULL, 'j' },
 	{ "trace", no_argument, NULL, 't' },
 	{ "holders", no_argument, NULL, 'h' + 256 },
+	{ "slow", no_argument, NULL, 'l' },
 	{ "ranks", required_argument, NULL, 'r' },
 	{ "hop", required_argument, NULL, 'o' },
 	{ "split", no_argument, NULL, 'p' },
@@ -142,6 +144,9 @@ static struct options read_options(int argc, char **argv)
 		case 'h' + 256:
 			o.holders = true;
 			break;
+		case 'l':
+			o.slow = true;
+			break;
 		case 't':
 			o.trace = true;
 			break;
@@ -170,7 +175,9 @@ static int run_batch(const struct batch *b, volatile uint64_t *begun, const stru
 	struct itimerval limit = { .it_value.tv_sec = SPIN_SECONDS };
 
 	for (uint64_t seed = b->first; seed < b->end && !shared->stops; seed++) {
-		struct sim_plan plan = { .seed = seed, .trace = o->trace, .holders = o->holders };
+		struct sim_plan plan = {
+			.seed = seed, .trace = o->trace, .holders = o->holders, .slow = o->slow
+		};
 
 		++*begun;
 		setitimer(ITIMER_PROF, &limit, NULL);

@@ -184,9 +184,12 @@ struct sim_plan { /* what a schedule may do */
 	uint64_t seed;
 	bool trace;
 	bool holders; /* of the business cards, in any case */
+	bool slow;    /* servers, in any case */
 };
 /* The schedule has failed: a sentence with its seed. */
 void sim_fail(const char *format, ...) __attribute__((format(printf, 1, 2)));
+/* Time of a server's service thread for one handshake; 0: none */
+uint64_t sim_handshake_ns(void);
 /* The simulation has killed a process. */
 void sim_killed(const struct sim_process *p);
 /* Run the schedule of a seed. 0 | 1, with a sentence on stderr */
