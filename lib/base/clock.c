@@ -15,6 +15,14 @@ uint64_t tt_now_ns(void)
 	return (uint64_t)t.tv_sec * 1000000000ull + (uint64_t)t.tv_nsec;
 }
 
+uint64_t tt_now_coarse_ns(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_MONOTONIC_COARSE, &t);
+	return (uint64_t)t.tv_sec * 1000000000ull + (uint64_t)t.tv_nsec;
+}
+
 uint64_t tt_poll_interval_ns(uint64_t began_ns, uint64_t least_ns)
 {
 	uint64_t ns = (tt_now_ns() - began_ns) / 64;

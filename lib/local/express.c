@@ -328,7 +328,7 @@ INLINE int call_again(tuttiComm_t c, const struct tt_plan_row *row, const void *
 {
 	const struct tt_form f = tt_form_of(c, collective, row->call.root, row->bytes);
 	const void *posts[TT_SLOT_RANKS];
-	uint32_t stamp, left = UNKNOWN_SPINS;
+	uint32_t stamp, left = UNKNOWN_SPINS, yields = 0;
 	int rc, from = 0, reader;
 
 	if (tt_unlikely(!buffers_fit(&f, in, out)))
@@ -339,7 +339,7 @@ INLINE int call_again(tuttiComm_t c, const struct tt_plan_row *row, const void *
 	post(c, &f, in, stamp);
 	do
 		rc = poll(c, &f, stamp, posts, &from);
-	while (rc == 0 && spins(c, &left));
+	while (rc == 0 && (spins(c, &left) || tt_wait_yield(c, &yields)));
 	if (tt_unlikely(rc <= 0))
 		return go_on(c, row, in, out, true);
 	if (left != UNKNOWN_SPINS)

@@ -25,9 +25,12 @@ static struct tt_link *link_of(const struct tt_request *r, size_t bytes)
 static bool receive_from(struct tt_link *l, void *out, size_t bytes, uint32_t stamp, tuttiComm_t c)
 {
 	int rc = l->t->get(l, out, bytes, stamp, true);
+	uint32_t yields = 0;
 
 	if (rc)
 		return rc > 0;
+	while (rc == 0 && tt_wait_yield(c, &yields))
+		rc = l->t->get(l, out, bytes, stamp, true);
 	for (uint32_t left = tt_wait_spins(c); rc == 0 && left > 0; left--) {
 		tt_cpu_relax();
 		rc = l->t->get(l, out, bytes, stamp, true);

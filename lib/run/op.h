@@ -226,6 +226,9 @@ static inline void tt_wait_spun(tuttiComm_t c)
 	if (tt_unlikely(c->wait.impatience) && c->wait.all_spins)
 		c->wait.impatience = 0;
 }
+/* Let another rank run on this core, in a wait without an operation. false: this rank has a core of its own, or has
+ * yielded some times in this wait (*yields, 0 at first), or should not yield: an operation goes on with the wait */
+bool tt_wait_yield(tuttiComm_t comm, uint32_t *yields);
 /* Something moved: the next wait starts with spinning. */
 void tt_wait_reset(struct tt_wait *w);
 /* Nothing moved: spin, yield or sleep. 0 go on | < 0 broken or too late, with the error text */

@@ -30,6 +30,8 @@ static atomic_int slow_yields; /* yields that take SLOW_NS; later ones QUICK_NS 
 static atomic_bool end;
 static atomic_int *yields; /* of one rank, shared; NULL: not counted */
 
+static _Thread_local int clock_reads; /* of the exact clock */
+
 /* the clock of this thread: its lag behind the real clock, its last value, and the duration of the
  * yield since then (0: no yield, time passes as usual) */
 static _Thread_local int64_t lag_ns, last_ns, step_ns;
@@ -40,8 +42,9 @@ int clock_gettime(clockid_t id, struct timespec *t)
 
 	if (syscall(SYS_clock_gettime, id, t))
 		return -1;
-	if (id != CLOCK_MONOTONIC)
+	if (id != CLOCK_MONOTONIC && id != CLOCK_MONOTONIC_COARSE)
 		return 0;
+	clock_reads += id == CLOCK_MONOTONIC;
 	now = t->tv_sec * 1000000000l + t->tv_nsec;
 	if (step_ns)
 		lag_ns = now - last_ns - step_ns;
@@ -52,10 +55,27 @@ int clock_gettime(clockid_t id, struct timespec *t)
 	return 0;
 }
 
+/* Rank 0 lets rank 1 make its call in a yield. Shared */
+static struct late_call {
+	atomic_int asked, gone; /* calls that rank 1 may make, and has made */
+	atomic_bool pauses;     /* rank 0 yields no more */
+} *late;
+static int yields_left; /* of a call of rank 0, until rank 1 may make its own */
+
+static void let_the_late_rank_go(void)
+{
+	int asked = atomic_fetch_add(&late->asked, 1) + 1;
+
+	while (atomic_load(&late->gone) < asked)
+		usleep(100);
+}
+
 int sched_yield(void)
 {
 	if (yields)
 		atomic_fetch_add(yields, 1);
+	if (late && yields_left && --yields_left == 0)
+		let_the_late_rank_go();
 	step_ns = atomic_fetch_sub(&slow_yields, 1) > 0 ? SLOW_NS : QUICK_NS;
 	return 0;
 }
@@ -128,6 +148,109 @@ Test(wait_policy, a_rank_sleeps_where_yields_are_slow_but_not_after_one_slow_yie
 			     want[i].slow);
 	}
 	unsetenv("TUTTI_WAIT");
+}
+
+enum { RECEIVE, EXCHANGE, BARRIER, KINDS };
+
+static int call_of(int kind, int rank, tuttiComm_t c)
+{
+	int in = 1, out = 0;
+
+	switch (kind) {
+	case RECEIVE:
+		return rank ? tuttiSend(&in, 1, tuttiInt32, 0, c, NULL)
+			    : tuttiRecv(&out, 1, tuttiInt32, 1, c, NULL) || out != 1;
+	case EXCHANGE:
+		return tuttiGroupStart() || tuttiSend(&in, 1, tuttiInt32, !rank, c, NULL) ||
+		       tuttiRecv(&out, 1, tuttiInt32, !rank, c, NULL) || tuttiGroupEnd() ||
+		       out != 1;
+	default:
+		return tuttiBarrier(c, NULL);
+	}
+}
+
+/* Rank 1 makes its call in the yield of rank 0's that is `after` before the end of yields_left. */
+static int call_late(tuttiComm_t c, int rank, int kind, int after)
+{
+	int i = atomic_load(&late->gone), bad;
+
+	if (rank == 0) {
+		atomic_store(&late->pauses, c->wait.pause_ms > 0);
+		yields_left = after;
+		clock_reads = 0;
+		bad = call_of(kind, rank, c);
+		yields_left = 0;
+		return bad;
+	}
+	while (atomic_load(&late->asked) <= i && !atomic_load(&late->pauses))
+		usleep(100);
+	bad = call_of(kind, rank, c);
+	atomic_fetch_add(&late->gone, 1);
+	return bad;
+}
+
+/* Operations read the exact clock when they begin to wait. */
+static int wait_without_operations(tuttiComm_t *comm, int rank, int nranks, void *arg)
+{
+	(void)nranks;
+	(void)arg;
+	for (int kind = 0; kind < KINDS; kind++) {
+		if (call_of(kind, rank, *comm) || call_of(kind, rank, *comm) ||
+		    tuttiBarrier(*comm, NULL) || call_late(*comm, rank, kind, 3))
+			return fprintf(stderr, "%d: %s\n", kind, tuttiGetLastError(NULL));
+		if (rank == 0 && clock_reads)
+			return fprintf(stderr, "call %d: an operation waits\n", kind);
+		if (call_late(*comm, rank, kind, 30)) /* now an operation waits */
+			return fprintf(stderr, "%d: %s\n", kind, tuttiGetLastError(NULL));
+	}
+	return 0;
+}
+
+/* Yields of waits without operations count, too: rank 0 pauses when they are slow. */
+static int wait_in_slow_yields(tuttiComm_t *comm, int rank, int nranks, void *arg)
+{
+	pthread_t competitors[COMPETITORS];
+	bool paused = false;
+	int bad = tuttiBarrier(*comm, NULL);
+
+	(void)nranks;
+	(void)arg;
+	for (int i = 0; i < COMPETITORS && rank == 0; i++)
+		if (pthread_create(&competitors[i], NULL, compute, NULL))
+			return 1;
+	for (int i = 0; i < 20 && !bad; i++) {
+		atomic_store(&slow_yields, 1);
+		bad = call_late(*comm, rank, RECEIVE, 1);
+		paused |= (*comm)->wait.pause_ms > 0;
+	}
+	atomic_store(&end, true);
+	for (int i = 0; i < COMPETITORS && rank == 0; i++)
+		pthread_join(competitors[i], NULL);
+	return bad || (rank == 0 && !paused);
+}
+
+static void with_a_late_rank(int (*of_ranks)(tuttiComm_t *, int, int, void *))
+{
+	struct ranks r = { .n = 2, .transport = "shm", .limit_s = 30 };
+
+	late = mmap(NULL, sizeof(*late), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	cr_assert_neq((void *)late, MAP_FAILED);
+	setenv("TUTTI_WAIT", "yield", 1);
+	cr_expect_eq(ranks_run(&r, of_ranks), 0);
+	unsetenv("TUTTI_WAIT");
+	munmap(late, sizeof(*late));
+	late = NULL;
+}
+
+/* An operation costs as much as a switch between two ranks. */
+Test(wait_policy, a_rank_that_shares_its_core_yields_before_it_makes_an_operation, .timeout = 60)
+{
+	with_a_late_rank(wait_without_operations);
+}
+
+Test(wait_policy, a_rank_sleeps_where_yields_without_an_operation_are_slow, .timeout = 60)
+{
+	with_a_late_rank(wait_in_slow_yields);
 }
 
 /* Rank 1 is in the barrier, and rank 0, which dials, is late. */
