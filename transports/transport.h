@@ -161,6 +161,7 @@ enum {
 #define TT_SLOT_PAGE 4096u /* such a post begins at a multiple, where prefetchers stop */
 /* most ranks of a host for posts of more than TT_SLOT_SMALL bytes */
 #define TT_SLOT_RANKS 64
+#define TT_PSCW_RANKS 8
 
 /* ---- core ------------------------------------------------------------------------------------ */
 
@@ -326,9 +327,10 @@ struct tt_peer_memory_ops {
 	 * call */
 	int (*test_start)(struct tt_endpoint *ep, int peer, uint64_t number, uint32_t stamp,
 			  struct tt_peer_memory *ret);
-	/* This rank has finished all reads of call `number` and of earlier calls. */
-	void (*complete)(struct tt_endpoint *ep, uint64_t number);
-	/* Has peer completed call `number`? */
+	/* This rank has finished its reads of peer's buffer in call `number` and in earlier calls. At most
+	 * TT_PSCW_RANKS ranks. */
+	void (*complete)(struct tt_endpoint *ep, int peer, uint64_t number);
+	/* Has peer completed its reads of this rank's buffer in call `number`? */
 	bool (*test_complete)(struct tt_endpoint *ep, int peer, uint64_t number);
 };
 

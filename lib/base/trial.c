@@ -60,6 +60,12 @@ unsigned tt_trial_next(struct tt_trial *t, const uint64_t ns[2])
 	return t->way;
 }
 
+/* The calls before a trial are timed as those of a trial are: it compares with them. */
+bool tt_trial_is_settled(const struct tt_trial *t)
+{
+	return t->judged && t->way == t->prefers && t->left >= TRY;
+}
+
 void tt_trial_note(struct tt_trial *t, uint64_t ns)
 {
 	uint32_t *last = t->ns[t->way], now = ns < UINT32_MAX ? (uint32_t)ns : UINT32_MAX;

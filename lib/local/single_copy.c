@@ -27,7 +27,8 @@
 
 #define SLICE_MAPPED (256u << 10) /* bytes that one step of advance sums or copies */
 
-_Static_assert(TT_SINGLE_COPY_RANKS <= TT_SLOT_RANKS && TT_SINGLE_COPY_RANKS <= TT_MAX_SOURCES,
+_Static_assert(TT_SINGLE_COPY_RANKS <= TT_SLOT_RANKS && TT_SINGLE_COPY_RANKS <= TT_PSCW_RANKS &&
+		       TT_SINGLE_COPY_RANKS <= TT_MAX_SOURCES,
 	       "one post, one sum");
 
 static struct tt_single_copy *of(const struct tt_op *op)
@@ -50,7 +51,13 @@ static bool fits(const struct tt_op *op)
 
 static bool takes(const struct tt_op *op)
 {
-	return (of(op)->memory != TT_SMSC_UNREADABLE || of(op)->maps) && tt_smsc_worth(op);
+	struct tt_single_copy *s = of(op);
+	enum tt_smsc_by way;
+
+	s->follows = tt_smsc_follows(op, &way);
+	if (s->follows)
+		return way == TT_BY_READING;
+	return (s->memory != TT_SMSC_UNREADABLE || s->maps) && tt_smsc_worth(op);
 }
 
 static int begin(struct tt_op *op)
@@ -66,6 +73,7 @@ static int begin(struct tt_op *op)
 	s->fetching = -1;
 	s->trial = NULL;
 	s->pscw = tt_pscw_applies(op);
+	s->pairwise = tt_pscw_is_pairwise(op);
 	s->part = ((op->bound.block + n - 1) / n + TT_LINE - 1) / TT_LINE * TT_LINE;
 	return 0;
 }
@@ -160,6 +168,8 @@ static int fetch_from(struct tt_op *op, int peer)
 		s->done = 0;
 		s->fetching = -1;
 		s->fetched |= 1u << peer;
+		if (s->pairwise)
+			tt_pscw_complete(op, peer);
 	}
 	return 1;
 }
@@ -198,8 +208,8 @@ static int finish_fetching(struct tt_op *op)
 
 	if (!tt_smsc_sums(op) && p.bytes && base[TT_IN] + p.from != base[TT_OUT] + p.to)
 		tt_op_copy(op, TT_OUT, base[TT_OUT] + p.to, base[TT_IN] + p.from, p.bytes);
-	if (of(op)->pscw)
-		tt_pscw_complete(op);
+	if (of(op)->pairwise)
+		of(op)->phase = TT_SMSC_COMPLETE;
 	else
 		tt_smsc_post(op, &flag, 1, TT_SMSC_COMPLETE);
 	return 1;
@@ -222,7 +232,7 @@ static int fetch(struct tt_op *op)
 static int complete(struct tt_op *op)
 {
 	const void *posts[TT_SINGLE_COPY_RANKS];
-	int rc = of(op)->pscw ? tt_pscw_test(op) : tt_smsc_poll(op, 1, posts);
+	int rc = of(op)->pairwise ? tt_pscw_test(op) : tt_smsc_poll(op, 1, posts);
 
 	if (rc > 0)
 		op->cursors.nfinished = op->cursors.n;

@@ -60,7 +60,9 @@ struct tt_single_copy {
 	enum tt_smsc_phase phase;
 	bool ordinary, windows; /* kinds of memory in the call */
 	bool bounces;           /* some memory must be copied to be read */
-	bool pscw;              /* single_copy_pscw.c: no exchange, no posts of all ranks */
+	bool follows;           /* the call goes the way of those before, without an exchange */
+	bool pscw;              /* single_copy_pscw.c: no exchange */
+	bool pairwise;          /* single_copy_pscw.c: each pair of ranks completes, no posts of all ranks */
 	uint8_t can;            /* this rank's answer to AGREE */
 	size_t part;            /* bytes of a rank's part of an allreduce */
 	size_t done;            /* bytes of the current piece that are summed or fetched */
@@ -105,13 +107,15 @@ struct tt_smsc_piece {
 };
 struct tt_smsc_piece tt_smsc_piece(const struct tt_op *op, int peer);
 
-/* single_copy_pscw.c: a call without an address exchange. applies: all ranks answer alike. post:
+/* single_copy_pscw.c: a call without an address exchange; pairwise: one whose pairs of ranks complete.
+ * applies, is_pairwise: all ranks answer alike. post:
  * expose this rank's input. start: has peer posted? 1, and then it can be fetched from | 0 | < 0.
- * complete: this rank reads no peer any more. test: have all readers of this rank completed? */
+ * complete: this rank reads peer no more. test: have all readers of this rank completed? */
+bool tt_pscw_is_pairwise(const struct tt_op *op);
 bool tt_pscw_applies(const struct tt_op *op);
 void tt_pscw_post(struct tt_op *op);
 int tt_pscw_start(struct tt_op *op, int peer);
-void tt_pscw_complete(struct tt_op *op);
+void tt_pscw_complete(struct tt_op *op, int peer);
 bool tt_pscw_test(struct tt_op *op);
 
 /* Do ranks share cores? Agreed. */
@@ -120,8 +124,10 @@ static inline bool tt_smsc_crowded(tuttiComm_t comm)
 	return comm->hosts.cores && comm->nranks > comm->hosts.cores;
 }
 
-/* single_copy_choice.c. worth: is an address exchange worth its cost, by the results of earlier
- * ones? note: the result of this one, unless its call was a trial of the slower way. */
+/* single_copy_choice.c. follows: does this call go the way of those before, *ret_way, between two trials
+ * of slots and reading? Counts the call; all ranks answer alike, without an exchange. worth: is an address
+ * exchange worth its cost, by the results of earlier ones? note: the result of this one, unless its call was a trial of the slower way. */
+bool tt_smsc_follows(const struct tt_op *op, enum tt_smsc_by *ret_way);
 bool tt_smsc_worth(const struct tt_op *op);
 void tt_smsc_note(const struct tt_op *op, bool in_vain);
 /* Put this rank's measurements into its post; then, with the posts of all: the way of this call.

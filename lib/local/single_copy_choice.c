@@ -47,7 +47,7 @@ static bool first_of_sizes(const struct tt_op *op, const struct tt_smsc_history 
 #define LONG_CALL \
 	(512u << 10) /* or a call of this size that slots do not take: the cost is small; */
 #define LONG_TAKEN \
-	(2u << 20) /* of those that they take, an alltoall in which a rank takes these bytes */
+	(512u << 10) /* of those that they take, an alltoall in which a rank takes these bytes */
 
 /* Is reading tried for calls like this one, where slots take them? */
 static bool tried_with_slots(const struct tt_op *op)
@@ -55,6 +55,19 @@ static bool tried_with_slots(const struct tt_op *op)
 	return op->call.request->collective == TT_ALLTOALL &&
 	       op->comm->single_copy->memory != TT_SMSC_UNREADABLE &&
 	       op->bound.block * (size_t)(op->comm->nranks - 1) >= LONG_TAKEN;
+}
+
+/* In place, an alltoall reads a copy (run/operation.c), so its trial is that of calls out of place. */
+bool tt_smsc_follows(const struct tt_op *op, enum tt_smsc_by *ret_way)
+{
+	struct tt_smsc_trial *t = &history_of(op)->trial[0];
+
+	if (!tt_smsc_crowded(op->comm) || op->comm->single_copy->memory != TT_SMSC_READABLE ||
+	    !tt_slot_way.fits(op) || !tried_with_slots(op) || t->windows ||
+	    !tt_trial_is_settled(&t->trial))
+		return false;
+	*ret_way = tt_trial_next(&t->trial, NULL);
+	return true;
 }
 
 bool tt_smsc_worth(const struct tt_op *op)

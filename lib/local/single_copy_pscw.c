@@ -4,7 +4,7 @@
  *
  *   post       a rank that is read exposes the address of its buffer
  *   start      fetch my piece of each peer as soon as it has posted (single_copy.c fetches)
- *   complete   tell the peers that this rank reads no more
+ *   complete   tell a peer, as soon as its piece is here, that this rank reads no more
  *   wait       the call ends when all readers of this rank have completed
  *
  * Called by single_copy.c. Where ranks share cores, an exchange among all ranks costs as many time
@@ -16,12 +16,17 @@
 #include "local/single_copy.h"
 #include "local/ways.h"
 
+bool tt_pscw_is_pairwise(const struct tt_op *op)
+{
+	return !tt_smsc_sums(op) && tt_smsc_crowded(op->comm);
+}
+
 bool tt_pscw_applies(const struct tt_op *op)
 {
-	tuttiComm_t c = op->comm;
+	const struct tt_single_copy *s = op->comm->single_copy;
 
-	return !tt_smsc_sums(op) && c->single_copy->memory == TT_SMSC_READABLE &&
-	       c->paths.slots->peer_memory_ops && tt_smsc_crowded(c) && !tt_slot_way.fits(op);
+	return tt_pscw_is_pairwise(op) && s->memory == TT_SMSC_READABLE &&
+	       (s->follows || !tt_slot_way.fits(op));
 }
 
 /* Does reader read bytes of rank `of`? */
@@ -66,13 +71,12 @@ int tt_pscw_start(struct tt_op *op, int peer)
 	return rc;
 }
 
-void tt_pscw_complete(struct tt_op *op)
+void tt_pscw_complete(struct tt_op *op, int peer)
 {
 	struct tt_endpoint *ep = op->comm->paths.slots;
 
 	tt_fault_point(op->comm);
-	ep->peer_memory_ops->complete(ep, op->call.seq);
-	op->comm->single_copy->phase = TT_SMSC_COMPLETE;
+	ep->peer_memory_ops->complete(ep, peer, op->call.seq);
 }
 
 bool tt_pscw_test(struct tt_op *op)

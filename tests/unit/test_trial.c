@@ -77,6 +77,30 @@ Test(trial, keeps_what_it_knows_of_a_way_that_is_left_now_and_then)
 	cr_expect_eq(calls, 0, "trials come as seldom as before");
 }
 
+/* Calls between two trials need no times, but those before a trial do: it compares with them. */
+Test(trial, is_settled_between_trials_until_shortly_before_the_next_one)
+{
+	struct tt_trial t = { 0 };
+
+	tt_trial_begin(&t, 0);
+	while (!t.judged) {
+		cr_assert_not(tt_trial_is_settled(&t));
+		run(&t, 1, one_wins);
+	}
+	for (int i = 0, settled = 0; i < 5; i++, settled = 0) {
+		for (; tt_trial_is_settled(&t); settled++)
+			cr_assert_eq(tt_trial_next(&t, NULL), 1);
+		cr_expect_gt(settled, 0);
+		for (int timed = 0; timed < TRIAL - 1; timed++) {
+			cr_assert_not(tt_trial_is_settled(&t));
+			run(&t, 1, one_wins);
+			cr_expect(t.way == 1 && tt_trial_is_timed(&t));
+		}
+		cr_expect_eq(run(&t, TRIAL, one_wins), 0, "a trial of the other way");
+		cr_expect_eq(run(&t, 1, one_wins), 1);
+	}
+}
+
 Test(trial, times_no_call_that_follows_the_other_way)
 {
 	struct tt_trial t = { 0 };

@@ -82,6 +82,12 @@ static void wake_writer(struct tt_shm_link *l)
 		ring_bell(l->peer_bell);
 }
 
+void tt_shm_wake(struct tt_shm_segment *s, int local_rank)
+{
+	fence(s->header);
+	ring_bell(&s->header->bells[local_rank]);
+}
+
 void tt_shm_wake_all(struct tt_shm_segment *s)
 {
 	fence(s->header);

@@ -156,7 +156,7 @@ void tt_shm_pscw_post(struct tt_endpoint *ep, const struct tt_peer_memory *mine,
 		      uint32_t stamp);
 int tt_shm_pscw_test_start(struct tt_endpoint *ep, int peer, uint64_t number, uint32_t stamp,
 			   struct tt_peer_memory *ret);
-void tt_shm_pscw_complete(struct tt_endpoint *ep, uint64_t number);
+void tt_shm_pscw_complete(struct tt_endpoint *ep, int peer, uint64_t number);
 bool tt_shm_pscw_test_complete(struct tt_endpoint *ep, int peer, uint64_t number);
 
 /* shm_single_copy.c: the other operations of struct tt_peer_memory_ops; close unmaps all
@@ -171,7 +171,8 @@ int tt_shm_read(struct tt_endpoint *ep, int peer, void *to, uint64_t from, size_
 int tt_shm_try_read(struct tt_endpoint *ep, int peer, void *to, uint64_t from, size_t bytes);
 void tt_shm_single_copy_close(struct tt_shm_ep *ep);
 
-/* Wake all dozing ranks of the host group. */
+/* Wake a dozing rank of the host group; all of them. */
+void tt_shm_wake(struct tt_shm_segment *segment, int local_rank);
 void tt_shm_wake_all(struct tt_shm_segment *segment);
 
 /* Claim memory for the control pages of both rings and two cells of each size. Returns 0 |

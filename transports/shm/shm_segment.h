@@ -87,8 +87,8 @@ struct tt_shm_slot_area {
 	/* last round of posts that this rank released: number << 16 | stamp */
 	alignas(TT_APART) _Atomic uint64_t released;
 	alignas(TT_APART) struct tt_shm_slot_line exposed;
-	/* last call whose reads this rank completed */
-	alignas(TT_APART) _Atomic uint64_t completed;
+	/* [local rank] last call in which this rank completed its reads of that rank's buffer */
+	alignas(TT_APART) _Atomic uint64_t completed[TT_PSCW_RANKS];
 };
 _Static_assert(sizeof(struct tt_shm_slot_line) == TT_LINE, "layout");
 

@@ -159,15 +159,20 @@ int tt_shm_pscw_test_start(struct tt_endpoint *base, int peer, uint64_t number, 
 	return 1;
 }
 
-void tt_shm_pscw_complete(struct tt_endpoint *base, uint64_t number)
+void tt_shm_pscw_complete(struct tt_endpoint *base, int peer, uint64_t number)
 {
-	atomic_store_explicit(&area_of(base, base->world->rank)->completed, number,
-			      memory_order_release);
-	tt_shm_wake_all(&((struct tt_shm_ep *)base)->segment);
+	struct tt_shm_segment *s = &((struct tt_shm_ep *)base)->segment;
+
+	atomic_store_explicit(
+		&tt_shm_segment_slot_area(s, s->me)->completed[s->local_of[peer]], number,
+		memory_order_release);
+	tt_shm_wake(s, s->local_of[peer]);
 }
 
 bool tt_shm_pscw_test_complete(struct tt_endpoint *base, int peer, uint64_t number)
 {
-	return atomic_load_explicit(&area_of(base, peer)->completed, memory_order_acquire) >=
-	       number;
+	const struct tt_shm_segment *s = &((struct tt_shm_ep *)base)->segment;
+
+	return atomic_load_explicit(&area_of(base, peer)->completed[s->me],
+				    memory_order_acquire) >= number;
 }
