@@ -73,7 +73,7 @@ static void hello(const uint8_t *data, size_t bytes)
 		fuzz_must(bytes == TT_IDENTITY_BYTES && identity.rank >= 0,
 			  "an identity has a rank");
 	if (tt_hello_get(bytes_of_hello, &h))
-		fuzz_must(h.purpose >= TT_P_REGISTER && h.purpose <= TT_P_MONITOR && h.from >= 0,
+		fuzz_must(h.purpose >= TT_P_REGISTER && h.purpose <= TT_P_RECORD && h.from >= 0,
 			  "a hello has a purpose");
 }
 
