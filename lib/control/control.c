@@ -456,14 +456,6 @@ static void await_sent(struct tt_control *ctl)
 	}
 }
 
-static bool all_leave(const struct tt_control_endpoint *ep)
-{
-	for (const struct tt_control *ctl = ep->controls; ctl; ctl = ctl->next)
-		if (!ctl->departed.leaving)
-			return false;
-	return true;
-}
-
 /* In a forked child everything except the memory belongs to the parent. */
 void tt_control_leave(struct tt_control *ctl)
 {
@@ -472,7 +464,7 @@ void tt_control_leave(struct tt_control *ctl)
 	if (ctl->ep->served.entered) {
 		tt_control_lock(ctl);
 		tt_flood_leave(ctl);
-		if (all_leave(ctl->ep)) { /* else the endpoint sends on */
+		if (tt_endpoint_leaves(ctl->ep)) { /* else the endpoint sends on */
 			tt_endpoint_end(ctl->ep);
 			await_sent(ctl);
 		}

@@ -321,6 +321,9 @@ static void connected(struct tt_control_endpoint *ep, const struct tt_hello *h,
 			tt_endpoint_connected(ep, conn, h->context);
 		else if (conn)
 			conn->unconfirmed = true;
+		/* this rank may be gone before the CONFIRM comes */
+		if (conn && conn->unconfirmed && tt_endpoint_leaves(ep))
+			tt_flood_connected(ep, conn);
 		break;
 	case TT_P_DATA:
 		tt_parked_add(ep, h, duplex.tls);

@@ -93,12 +93,11 @@ void tt_flood_connected(struct tt_control_endpoint *ep, struct tt_conn *conn)
 {
 	const struct tt_conn *used = tt_conn_to(ep, conn->peer);
 	uint8_t bytes[TT_ABORT_BYTES];
-	bool first = !used || used == conn, leaves = ep->controls != NULL;
+	bool first = !used || used == conn;
 
 	for (struct tt_control *ctl = ep->controls; ctl; ctl = ctl->next) {
 		struct tt_writer w = TT_WRITER_INTO(bytes);
 
-		leaves &= ctl->departed.leaving;
 		if (!first || tt_control_rank(ctl, conn->peer) < 0)
 			continue;
 		if (ctl->departed.leaving) {
@@ -109,7 +108,7 @@ void tt_flood_connected(struct tt_control_endpoint *ep, struct tt_conn *conn)
 			tt_conn_send(ep, conn, ctl->context, TT_F_ABORT, w.data, w.have);
 		}
 	}
-	if (leaves) /* made while this process leaves: its end is no death */
+	if (tt_endpoint_leaves(ep)) /* made while this process leaves: its end is no death */
 		tt_endpoint_end_conn(ep, conn);
 }
 

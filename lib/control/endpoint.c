@@ -123,6 +123,14 @@ void tt_endpoint_free(struct tt_control_endpoint *ep)
 	free(ep);
 }
 
+bool tt_endpoint_leaves(const struct tt_control_endpoint *ep)
+{
+	for (const struct tt_control *ctl = ep->controls; ctl; ctl = ctl->next)
+		if (!ctl->departed.leaving)
+			return false;
+	return ep->controls != NULL;
+}
+
 void tt_endpoint_end_conn(struct tt_control_endpoint *ep, struct tt_conn *conn)
 {
 	tt_conn_send(ep, conn, 0, TT_F_END, NULL, 0);

@@ -230,6 +230,8 @@ int tt_endpoint_listen(struct tt_control_endpoint *ep, const struct tt_ports *po
 int tt_endpoint_tls(struct tt_control_endpoint *ep);
 int tt_endpoint_start(struct tt_control_endpoint *ep);
 void tt_endpoint_free(struct tt_control_endpoint *ep);
+/* Have all its communicators been left? Locked. */
+bool tt_endpoint_leaves(const struct tt_control_endpoint *ep);
 /* Tell all peers, or one, that the endpoint closes; locked. */
 void tt_endpoint_end(struct tt_control_endpoint *ep);
 void tt_endpoint_end_conn(struct tt_control_endpoint *ep, struct tt_conn *conn);

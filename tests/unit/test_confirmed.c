@@ -117,6 +117,24 @@ Test(confirmed, frames_stay_on_the_connection_that_was_usable_first, .timeout = 
 	}
 }
 
+/* A peer dials while this rank leaves, which may be gone before the CONFIRM comes. The end of a connection without an
+ * END would be its death. */
+Test(confirmed, a_rank_that_leaves_says_so_to_a_dialer_that_it_welcomes_then, .timeout = 60)
+{
+	struct fixture f = make(1);
+	struct tt_tls *dialed;
+	char kinds[16];
+
+	tt_control_lock(f.ctl);
+	tt_flood_leave(f.ctl);
+	tt_control_unlock(f.ctl);
+	dialed = welcome_peer(&f, 9);
+	read_kinds(dialed, kinds);
+	cr_assert_str_eq(kinds, "GE");
+	tt_tls_close(dialed);
+	tt_control_free(f.ctl);
+}
+
 /* A peer gave up connecting, with an END, and has connected again. The first connection is still there:
  * it takes nothing more. */
 Test(confirmed, frames_go_to_the_connection_without_an_end, .timeout = 60)
