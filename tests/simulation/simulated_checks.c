@@ -155,7 +155,9 @@ static bool is_vain_wait(const struct sim_comm *w, const char *what, tuttiResult
 	bool shrinks = !strcmp(what, "shrink");
 	uint64_t unheard_ns, waited_ns = sim->now_ns - since_ns;
 
-	if (!w || is_silencing(job->faults) || is_abandoned(w, what) || sim_lacks_holders() ||
+	/* a repeated message has a limit of its own, since its receiver may send, too */
+	if (!w || is_silencing(job->faults) || is_abandoned(w, what) ||
+	    !strcmp(what, "repeated message") || sim_lacks_holders() ||
 	    (job->faults == SIM_MEMORY && job->messaged) ||
 	    (shrinks && (job->faults == SIM_MEMORY || job->faults == SIM_LOSSES)))
 		return false;

@@ -164,6 +164,8 @@ int sim_job(const struct sim_plan *plan)
 	job->slow = plan->slow || plan->seed % 16 == 11;
 	/* mostly a tree of one level */
 	job->n = sim_random(24) ? 2 + (int)sim_random(7) : 9 + (int)sim_random(SIM_RANKS - 8);
+	if (job->slow && sim_common(0, 0, 14, 2) == 0)
+		job->n = 9 + (int)sim_common(0, 0, 15, SIM_RANKS - 8);
 	job->faults = (enum sim_faults)sim_random(SIM_FAULTS);
 	for (int i = 0; i < job->n; i++) {
 		job->rank[i].process.number = job->rank[i].process.host = i;

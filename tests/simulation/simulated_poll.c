@@ -9,6 +9,16 @@
 
 #include "tests/simulation/simulated_network.h"
 
+/* Has the end of the peer's data come, also behind data that are not read yet? */
+static bool has_ended(const struct net_descriptor *d)
+{
+	const struct net_segment *s = d->in;
+
+	while (s && !(s->fin || s->reset))
+		s = s->next;
+	return s && s->arrival_ns <= sim->now_ns;
+}
+
 /* wanted: others than these may be left out. Rank 0 of many has thousands of descriptors: whether the peer
  * has room is looked up only for those that want to send. */
 static short events_of(const struct net_descriptor *d, uint32_t wanted)
@@ -23,6 +33,7 @@ static short events_of(const struct net_descriptor *d, uint32_t wanted)
 		       (wanted & POLLOUT && (d->error || (d->connected && net_has_room(d)))
 				? POLLOUT
 				: 0) |
+		       (wanted & POLLRDHUP && has_ended(d) ? POLLRDHUP : 0) |
 		       (d->in && d->in->reset && d->in->arrival_ns <= sim->now_ns
 				? POLLERR | POLLHUP
 				: 0));

@@ -2,7 +2,7 @@
  * simulated_repeats.c - messages with a short timeout, sent again until they are sent
  *
  * Called by simulated_operations.c in schedules with slow servers, where a handshake takes 1 to 64 ms of the service
- * thread (simulated_tls.c): when all ranks connect to one, the last ones find their timeout over. A message of one
+ * thread (simulated_tls.c), and 2 to 32 handshakes run at a time: when all ranks connect to one, the last ones find their timeout over. A message of one
  * frame is delivered once, however often it was sent again. A larger one that timed out may have gone in part, and
  * arrives then, too, so it may come twice. Nobody waits for ever: a message between live ranks is sent within
  * MOST_NS, and received as long after all have been sent.
@@ -28,12 +28,19 @@ uint64_t sim_handshake_ns(void)
 	return job && job->slow ? SIM_MS << sim_common(0, 0, 12, 7) : 0;
 }
 
-/* Some servers are as fast as a handshake, and the last of all is as late as all together. */
+unsigned sim_descriptor_limit(void)
+{
+	return sim->job && sim->job->slow ? 16u << sim_common(0, 0, 13, 4) : 1024;
+}
+
+/* More than all ranks take that connect to one of them, whose server works off the oldest first: with less, each
+ * handshake may end when its time is over, and with it all that wait behind. It is too short for one that was dropped
+ * where the listener was full, and for a rank that asks a holder first. */
 static uint32_t short_timeout_ms(const struct sim_comm *w, int index)
 {
-	uint32_t one = (uint32_t)(sim_handshake_ns() / SIM_MS);
+	uint32_t one = (uint32_t)(sim_handshake_ns() / SIM_MS), all = one * (uint32_t)w->n * 5 / 4;
 
-	return 20 + 3 * one + sim_common(w->key, index, 4, one * (uint32_t)w->n + 1);
+	return 2 + 3 * one + all + sim_common(w->key, index, 4, all + 1);
 }
 
 /* Receives a message of rank r, if one comes within timeout_ms. */

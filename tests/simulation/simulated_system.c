@@ -17,6 +17,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/types.h>
 #include <unistd.h>
@@ -87,6 +88,15 @@ SIM_REPLACE(char *, getenv, const char *name)
 		if (!strcmp(name, settings[i].name))
 			return (char *)(uintptr_t)settings[i].value;
 	return NULL;
+}
+
+/* Where servers are slow, the handshakes that a listener has at a time are soon too many. */
+SIM_REPLACE(int, getrlimit, __rlimit_resource_t resource, struct rlimit *ret_limit)
+{
+	if (resource != RLIMIT_NOFILE || !sim || !sim->process)
+		return __real_getrlimit(resource, ret_limit);
+	*ret_limit = (struct rlimit){ .rlim_cur = sim_descriptor_limit(), .rlim_max = 1024 };
+	return 0;
 }
 
 SIM_REPLACE(int, sched_getaffinity, pid_t pid, size_t bytes, cpu_set_t *ret_set)

@@ -190,6 +190,8 @@ struct sim_plan { /* what a schedule may do */
 void sim_fail(const char *format, ...) __attribute__((format(printf, 1, 2)));
 /* Time of a server's service thread for one handshake; 0: none */
 uint64_t sim_handshake_ns(void);
+/* RLIMIT_NOFILE, of which a part is for handshakes that run */
+unsigned sim_descriptor_limit(void);
 /* The simulation has killed a process. */
 void sim_killed(const struct sim_process *p);
 /* Run the schedule of a seed. 0 | 1, with a sentence on stderr */
