@@ -93,7 +93,8 @@ static int run(struct tt_sim *sim, const struct scenario *s, enum tt_collective 
 	return tt_sim_run(sim, bytes, ROUNDS * tt_sim_width(sim, bytes), ret);
 }
 
-/* Simulates a call, and before it one of a byte, whose plans are the same, unless brief is NULL. */
+/* Simulates a call, and before it one of a byte, whose plans are the same, unless brief is NULL. A call
+ * of one cache line is such a brief one. */
 static int simulate(const struct scenario *s, const struct tt_candidate *c, size_t bytes,
 		    struct tt_sim_result *brief, struct tt_sim_result *ret)
 {
@@ -102,10 +103,12 @@ static int simulate(const struct scenario *s, const struct tt_candidate *c, size
 
 	if (rc)
 		return rc;
-	if (brief)
+	if (brief && bytes > TT_LINE)
 		rc = run(sim, s, c->algorithm->collective, 1, brief);
 	if (!rc)
 		rc = run(sim, s, c->algorithm->collective, bytes, ret);
+	if (brief && bytes <= TT_LINE)
+		*brief = *ret;
 	tt_sim_close(sim);
 	return rc;
 }

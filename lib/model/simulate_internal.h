@@ -54,11 +54,11 @@ enum tt_sim_state { TT_SIM_IDLE, TT_SIM_QUEUED, TT_SIM_AT_WORK, TT_SIM_DONE };
 struct tt_sim_rank {
 	struct tt_sim_steps *steps;
 	uint32_t first[TT_MAX_LANES + 1]; /* [lane] its first record in steps */
-	uint32_t npeers;
-	int *peer;                           /* [npeers] */
-	uint32_t *stands;                    /* [npeers] the simulated rank for the peer */
-	uint32_t *mirror;                    /* [npeers] own index in the list of that rank */
-	uint8_t *class;                      /* [npeers] tt_link_class */
+	uint32_t npeers;                  /* arrays of npeers are in the memory of link_free_ps */
+	int *peer;                        /* [npeers] */
+	uint32_t *stands;                 /* [npeers] the simulated rank for the peer */
+	uint32_t *mirror;                 /* [npeers] own index in the list of that rank */
+	uint8_t *class;                   /* [npeers] tt_link_class */
 	uint64_t *link_free_ps, *sent_bytes; /* [npeers] */
 	struct tt_sim_queue *queue;          /* [nqueues], npeers * ncursors */
 	struct tt_sim_cursor *cursor;        /* [ncursors] */

@@ -30,29 +30,30 @@ static uint32_t peer_index(const int *peer, uint32_t npeers, tt_ref wire)
 	return low;
 }
 
-static struct tt_sim_steps describe(const struct tt_plan *p, const struct tt_step *s, uint32_t at)
+static void describe(const struct tt_plan *p, const struct tt_step *s, uint32_t at,
+		     struct tt_sim_steps *d)
 {
-	struct tt_sim_steps d = { .at = at,
-				  .repeat = 1,
-				  .nblocks = s->nblocks,
-				  .wait_step = s->wait_step,
-				  .to = TT_SIM_NONE,
-				  .op = s->op,
-				  .nsrc = s->nsrc,
-				  .flags = s->flags,
-				  .wait_lane = s->wait_lane,
-				  .records = (uint8_t)tt_step_records(s),
-				  .has_dst = s->dst != TT_REF_NONE };
-	tt_ref local = d.has_dst ? s->dst : s->src[0];
+	tt_ref local = s->dst != TT_REF_NONE ? s->dst : s->src[0];
 
+	*d = (struct tt_sim_steps){ .at = at,
+				    .repeat = 1,
+				    .nblocks = s->nblocks,
+				    .wait_step = s->wait_step,
+				    .to = TT_SIM_NONE,
+				    .op = s->op,
+				    .nsrc = s->nsrc,
+				    .flags = s->flags,
+				    .wait_lane = s->wait_lane,
+				    .records = (uint8_t)tt_step_records(s),
+				    .has_dst = s->dst != TT_REF_NONE };
 	if (p->rule == TT_EVEN && s->op != TT_NOP)
-		d.block = tt_ref_index(local) % p->nblocks;
+		d->block = tt_ref_index(local) % p->nblocks;
 	if (tt_ref_is_wire(s->to))
-		d.to = peer_index(p->peers, p->npeers, s->to);
+		d->to = peer_index(p->peers, p->npeers, s->to);
 	for (int i = 0; i < s->nsrc; i++)
 		if (tt_ref_is_wire(tt_step_source(s, i)))
-			d.wire[d.nwires++] = peer_index(p->peers, p->npeers, tt_step_source(s, i));
-	return d;
+			d->wire[d->nwires++] = peer_index(p->peers, p->npeers,
+							  tt_step_source(s, i));
 }
 
 static bool alike(const struct tt_sim_steps *a, const struct tt_sim_steps *b)
@@ -60,7 +61,7 @@ static bool alike(const struct tt_sim_steps *a, const struct tt_sim_steps *b)
 	return a->nblocks == b->nblocks && a->to == b->to && a->op == b->op &&
 	       a->nwires == b->nwires && a->nsrc == b->nsrc && a->flags == b->flags &&
 	       a->records == b->records && a->has_dst == b->has_dst &&
-	       !memcmp(a->wire, b->wire, sizeof(a->wire));
+	       !memcmp(a->wire, b->wire, a->nwires * sizeof(a->wire[0]));
 }
 
 /* Is `next` one more repetition of `run`? */
@@ -81,13 +82,13 @@ static uint32_t compact_lane(const struct tt_plan *p, uint32_t lane, struct tt_s
 
 	for (uint32_t i = 0; i < p->lanes[lane].nsteps;) {
 		const struct tt_step *s = tt_lane_step(p, lane, i);
-		struct tt_sim_steps next = describe(p, s, i);
 
-		if (count && continues(&to[count - 1], &next))
+		describe(p, s, i, &to[count]);
+		if (count && continues(&to[count - 1], &to[count]))
 			to[count - 1].repeat++;
 		else
-			to[count++] = next;
-		i += next.records;
+			count++;
+		i += tt_step_records(s);
 	}
 	return count;
 }
@@ -127,15 +128,18 @@ static int store_peers(const struct tt_sim *sim, const struct tt_plan *p, struct
 {
 	const struct tt_topology *t = sim->world.topology;
 
+	const size_t bytes = 2 * sizeof(*r->link_free_ps) + sizeof(*r->peer) + sizeof(*r->mirror) +
+			     sizeof(*r->stands) + sizeof(*r->class);
+
 	r->npeers = p->npeers;
-	r->peer = malloc((p->npeers + 1) * sizeof(*r->peer));
-	r->mirror = malloc((p->npeers + 1) * sizeof(*r->mirror));
-	r->stands = malloc((p->npeers + 1) * sizeof(*r->stands));
-	r->class = malloc(p->npeers + 1);
-	r->link_free_ps = calloc(2 * p->npeers + 1, sizeof(*r->link_free_ps));
-	if (!r->peer || !r->mirror || !r->stands || !r->class || !r->link_free_ps)
+	r->link_free_ps = malloc(p->npeers * bytes + 1);
+	if (!r->link_free_ps)
 		return tt_fail(TT_SYSTEM, "no memory for the links of rank %d", p->rank);
 	r->sent_bytes = r->link_free_ps + p->npeers;
+	r->peer = (int *)(r->sent_bytes + p->npeers);
+	r->mirror = (uint32_t *)(r->peer + p->npeers);
+	r->stands = r->mirror + p->npeers;
+	r->class = (uint8_t *)(r->stands + p->npeers);
 	for (uint32_t i = 0; i < p->npeers; i++) {
 		bool apart = t && tt_topology_host(t, p->rank) != tt_topology_host(t, p->peers[i]);
 
@@ -237,10 +241,6 @@ void tt_sim_plans_free(struct tt_sim *sim)
 		free(r->queue);
 		free(r->cursor);
 		free(r->steps);
-		free(r->peer);
-		free(r->mirror);
-		free(r->stands);
-		free(r->class);
 		free(r->link_free_ps);
 	}
 	free(sim->rank);

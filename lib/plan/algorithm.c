@@ -3,7 +3,6 @@
  *
  * Called by plan.c, algorithms/, the model, the tools and the tests.
  */
-#include <stdio.h>
 #include <string.h>
 
 #include "plan/algorithm.h"
@@ -63,5 +62,11 @@ int tt_algorithm_argument(const struct tt_algorithm *a, const char *name, const 
 
 void tt_algorithm_full_name(const struct tt_algorithm *a, const char *argument, char ret_name[64])
 {
-	snprintf(ret_name, 64, "%s%s%s", a->name, *argument ? ":" : "", argument);
+	const char *part[] = { a->name, *argument ? ":" : "", argument };
+	char *at = ret_name, *last = ret_name + 63;
+
+	for (int i = 0; i < 3; i++) /* without snprintf: every simulated plan has a name */
+		for (const char *c = part[i]; *c && at < last; c++)
+			*at++ = *c;
+	*at = '\0';
 }

@@ -126,14 +126,14 @@ static int waits_due(const struct tt_build_lane *l)
 }
 
 /* Moves the next due wait of this lane, if any, to a step. */
-static void take_wait(struct tt_build_lane *l, struct tt_step *s)
+static void take_wait(struct tt_build_lane *l, uint32_t lanes, struct tt_step *s)
 {
 	uint32_t i = 0;
 
 	s->wait_lane = TT_NO_LANE;
-	while (i < TT_MAX_LANES && l->wait[i] <= l->waited[i])
+	while (i < lanes && l->wait[i] <= l->waited[i])
 		i++;
-	if (i == TT_MAX_LANES)
+	if (i == lanes)
 		return;
 	l->waited[i] = l->wait[i];
 	s->wait_lane = (uint8_t)i;
@@ -147,17 +147,17 @@ static struct tt_step *append(struct tt_builder *b, enum tt_opcode op, const tt_
 	struct tt_build_lane *l = &b->lanes[b->lane];
 	struct tt_step *s;
 
-	while (!b->error && waits_due(l) > 1) {
+	while (!b->error && b->cut.lanes > 2 && waits_due(l) > 1) {
 		s = new_records(b, 1);
 		if (!s)
 			return NULL;
-		take_wait(l, s);
+		take_wait(l, b->cut.lanes, s);
 		s->dst = s->to = s->src[0] = s->src[1] = TT_REF_NONE;
 	}
 	s = b->error ? NULL : new_records(b, nsrc > 2 ? 2 : 1);
 	if (!s)
 		return NULL;
-	take_wait(l, s);
+	take_wait(l, b->cut.lanes, s);
 	s->op = (uint8_t)op;
 	s->nsrc = (uint8_t)nsrc;
 	s->dst = s->to = TT_REF_NONE;

@@ -8,6 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+enum { FEW = 64 }; /* peers of a short list */
+
 /* ---- first and last locations of blocks ------------------------------------------------------ */
 
 static enum tt_rule rule_of(enum tt_collective c)
@@ -201,15 +203,33 @@ static uint32_t sort_peers(int *peers, uint32_t count)
 	return kept;
 }
 
-/* Appends a peer, unless it is one of the last two: rings name the same peers in each step. */
+/* Inserts a peer into a short list, which stays sorted and without repetitions: most plans have a few
+ * peers, and qsort allocates. */
+static void insert_peer(int *peers, uint32_t *count, int peer)
+{
+	uint32_t at = *count;
+
+	while (at && peers[at - 1] >= peer)
+		at--;
+	if (at < *count && peers[at] == peer)
+		return;
+	memmove(&peers[at + 1], &peers[at], (*count - at) * sizeof(*peers));
+	peers[at] = peer;
+	++*count;
+}
+
+/* Appends a peer to a long list, unless it is one of the last two: rings name the same peers in each
+ * step. */
 static void note_peer(int *peers, uint32_t *count, tt_ref wire)
 {
 	int peer = (int)tt_ref_index(wire);
 
-	if (!tt_ref_is_wire(wire) || (*count && peers[*count - 1] == peer) ||
-	    (*count > 1 && peers[*count - 2] == peer))
+	if (!tt_ref_is_wire(wire))
 		return;
-	peers[(*count)++] = peer;
+	if (*count < FEW)
+		insert_peer(peers, count, peer);
+	else if (peers[*count - 1] != peer && peers[*count - 2] != peer)
+		peers[(*count)++] = peer;
 }
 
 /* Lists the peers of all steps, ascending. */
@@ -232,7 +252,7 @@ static int list_peers(struct tt_plan *plan)
 		for (int k = 0; k < s->nsrc; k++)
 			note_peer(plan->peers, &count, tt_step_source(s, k));
 	}
-	plan->npeers = sort_peers(plan->peers, count);
+	plan->npeers = count < FEW ? count : sort_peers(plan->peers, count);
 	return TT_OK;
 }
 

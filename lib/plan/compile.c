@@ -92,7 +92,7 @@ enum { NO_ACCESS, READS, WRITES };
 /* One cell for every local block of a plan. */
 struct cells {
 	uint32_t start[3], count; /* first cell of in, out, scratch */
-	uint8_t *lanes;           /* [count] bit l: lane l accesses the cell */
+	uint8_t *lanes;           /* [count] bit l: lane l accesses the cell; NULL: a single lane */
 	uint8_t *next;            /* [count] next access: NO_ACCESS, READS, WRITES */
 };
 
@@ -121,18 +121,19 @@ static int open_cells(const struct tt_plan *p, struct cells *c)
 	c->start[0] = 0;
 	c->start[1] = most[0];
 	c->start[2] = most[0] + most[1];
-	c->lanes = calloc(2 * (size_t)c->count + 1, 1);
-	if (!c->lanes)
+	c->next = calloc((p->nlanes > 1 ? 2 : 1) * (size_t)c->count + 1, 1);
+	if (!c->next)
 		return tt_fail(TT_SYSTEM, "rank %d: no memory to compile a plan of %u steps",
 			       p->rank, p->nsteps);
-	c->next = c->lanes + c->count;
+	if (p->nlanes > 1)
+		c->lanes = c->next + c->count;
 	return TT_OK;
 }
 
-static void note(const struct cells *c, uint8_t *field, tt_ref r, uint32_t nblocks, uint8_t bits)
+static void note(const struct cells *c, tt_ref r, uint32_t nblocks, uint8_t bits)
 {
 	for (uint32_t i = 0; i < nblocks && tt_ref_is_local(r); i++)
-		*at(c, field, r + i) |= bits;
+		*at(c, c->lanes, r + i) |= bits;
 }
 
 static void note_lanes(const struct tt_plan *p, const struct cells *c)
@@ -142,10 +143,9 @@ static void note_lanes(const struct tt_plan *p, const struct cells *c)
 				     *end = s + p->lanes[l].nsteps;
 
 		for (; s < end; s += tt_step_records(s)) {
-			note(c, c->lanes, s->dst, s->nblocks, (uint8_t)(1u << l));
+			note(c, s->dst, s->nblocks, (uint8_t)(1u << l));
 			for (int i = 0; i < s->nsrc; i++)
-				note(c, c->lanes, tt_step_source(s, i), s->nblocks,
-				     (uint8_t)(1u << l));
+				note(c, tt_step_source(s, i), s->nblocks, (uint8_t)(1u << l));
 		}
 	}
 }
@@ -156,15 +156,15 @@ static bool dead(const struct cells *c, uint32_t lane, tt_ref r)
 {
 	uint8_t next = *at(c, c->next, r);
 
-	if (*at(c, c->lanes, r) & ~(1u << lane))
+	if (c->lanes && *at(c, c->lanes, r) & ~(1u << lane))
 		return false;
 	return next == WRITES || (next == NO_ACCESS && tt_ref_buf(r) == TT_SCRATCH);
 }
 
 static void set_next(const struct cells *c, tt_ref r, uint32_t nblocks, uint8_t what)
 {
-	if (tt_ref_is_local(r))
-		memset(at(c, c->next, r), what, nblocks);
+	for (uint32_t i = 0; i < nblocks && tt_ref_is_local(r); i++)
+		*at(c, c->next, r + i) = what;
 }
 
 /* Visits the steps from last to first, so that `next` has the accesses behind the step. */
@@ -195,10 +195,11 @@ static int pass(struct tt_plan *plan)
 
 	if (rc)
 		return rc;
-	note_lanes(plan, &c);
+	if (c.lanes)
+		note_lanes(plan, &c);
 	for (uint32_t l = 0; l < plan->nlanes; l++)
 		mark_passing(plan, &c, l);
-	free(c.lanes);
+	free(c.next);
 	return TT_OK;
 }
 
