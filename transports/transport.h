@@ -34,6 +34,7 @@ struct tt_verbs_settings {
 };
 
 #define TT_ANNOUNCED 36
+#define TT_NOTES 1024
 
 /* Bytes that a rank sends to all others before it opens a transport */
 struct tt_announcement {
@@ -262,6 +263,10 @@ struct tt_transport {
 	void (*disarm)(struct tt_endpoint *ep);
 	/* End another thread's doze on this endpoint now. Thread: any. */
 	void (*wake)(struct tt_endpoint *ep);
+
+	/* Optional (shm): TT_NOTES bytes in memory that this rank shares with ranks of its host, 0 at first.
+	 * Called after settle; NULL: none. The caller checks the values, which other processes write. */
+	_Atomic uint8_t *(*notes)(struct tt_endpoint *ep);
 
 	/* Memory of this endpoint in bytes (segments, buffers). Thread: any. */
 	size_t (*memory)(struct tt_endpoint *ep);

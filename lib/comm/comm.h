@@ -127,6 +127,9 @@ struct tt_comm_paths {
 	bool over_tcp; /* tcp or verbs was requested; agreed */
 	/* endpoint that reaches all ranks and has shared-memory slots, or NULL; agreed */
 	struct tt_endpoint *slots;
+	/* [TT_NOTES] choices of algorithms, which all ranks make alike: shared with ranks of this host
+	 * (run/plan_cache.c); NULL: they share no memory */
+	_Atomic uint8_t *notes;
 };
 
 /* run/stores.c: the stores of this rank into shared memory, for the calls of one class */

@@ -365,6 +365,9 @@ static void summarize_paths(tuttiComm_t c)
 		       tt_path_encrypts(c, path, peer) ? ", encrypted" : "");
 	c->wait.spins = path[0].spins;
 	c->paths.slots = find_slots(c);
+	for (int i = 0; i < c->paths.nep && !c->paths.notes; i++)
+		if (c->paths.ep[i]->t->notes)
+			c->paths.notes = c->paths.ep[i]->t->notes(c->paths.ep[i]);
 }
 
 /* ---- open ------------------------------------------------------------------------------------ */
@@ -559,6 +562,7 @@ int tt_paths_agree(tuttiComm_t c, const struct tt_parts *all)
 
 void tt_paths_close(tuttiComm_t c)
 {
+	c->paths.notes = NULL;
 	while (c->paths.nep > 0) {
 		c->paths.nep--;
 		c->paths.ep[c->paths.nep]->t->close(c->paths.ep[c->paths.nep]);

@@ -50,27 +50,59 @@ static int build(tuttiComm_t c, const struct tt_algorithm *a, const char *name,
 	return 0;
 }
 
-/* The fastest candidate for this size class, predicted once. named: the algorithm is given; only
- * the path between hosts is chosen. */
-static int choose(tuttiComm_t c, const struct tt_shape *shape, size_t bytes, bool named,
-		  struct tt_candidate *it)
+/* Predicts the choice for this size class, as in tt_plan_cache: the algorithm and the path between hosts, or only the
+ * path if the algorithm is named. 0 | < 0 */
+static int predict(tuttiComm_t c, const struct tt_shape *shape, size_t bytes, bool named,
+		   const struct tt_candidate *it, uint8_t *ret_chosen)
 {
-	uint8_t *chosen = &c->plans->chosen[shape->collective][tt_size_class(bytes)];
 	struct tt_candidate list[TT_MOST_CANDIDATES];
 	struct tt_call_facts facts = tt_comm_call_facts(c, bytes);
 	int rc, best;
 
-	if (!*chosen && named) {
+	if (named) {
 		rc = tt_plan_nic(shape, &facts, it->algorithm, it->name);
 		if (rc < 0)
 			return rc;
-		*chosen = (uint8_t)(1 + (rc ? TT_CHOSE_NIC : 0));
-	} else if (!*chosen) {
-		rc = tt_plan_candidates(shape, &facts, list, &best);
-		if (rc < 0)
+		*ret_chosen = (uint8_t)(1 + (rc ? TT_CHOSE_NIC : 0));
+		return 0;
+	}
+	rc = tt_plan_candidates(shape, &facts, list, &best);
+	if (rc < 0)
+		return rc;
+	*ret_chosen = (uint8_t)(1 + list[best].number + (list[best].nic_class ? TT_CHOSE_NIC : 0));
+	return 0;
+}
+
+_Static_assert(TT_SENDRECV *TT_SIZE_CLASSES <= TT_NOTES, "a note for each choice");
+
+/* The choice of another rank of this host, which is this rank's too, since only agreed facts enter. 0: none yet */
+static uint8_t note_of(const _Atomic uint8_t *note, enum tt_collective collective)
+{
+	uint8_t chosen = note ? atomic_load(note) : 0;
+	struct tt_candidate it;
+
+	return chosen && tt_candidate_number(collective, (chosen & ~TT_CHOSE_NIC) - 1, &it) ? chosen
+											    : 0;
+}
+
+/* The fastest candidate for this size class, predicted once by one rank of a host, as a rule: hundreds of
+ * simulated plans take a millisecond, and many ranks may share a core. named: the algorithm is given; only
+ * the path between hosts is chosen. */
+static int choose(tuttiComm_t c, const struct tt_shape *shape, size_t bytes, bool named,
+		  struct tt_candidate *it)
+{
+	int class = tt_size_class(bytes), rc;
+	uint8_t *chosen = &c->plans->chosen[shape->collective][class];
+	_Atomic uint8_t *note =
+		c->paths.notes ? &c->paths.notes[shape->collective * TT_SIZE_CLASSES + class]
+			       : NULL;
+
+	if (!*chosen && !(*chosen = note_of(note, shape->collective))) {
+		rc = predict(c, shape, bytes, named, it, chosen);
+		if (rc)
 			return rc;
-		*chosen = (uint8_t)(1 + list[best].number +
-				    (list[best].nic_class ? TT_CHOSE_NIC : 0));
+		if (note)
+			atomic_store(note, *chosen);
 	}
 	if (!named)
 		tt_candidate_number(shape->collective, (*chosen & ~TT_CHOSE_NIC) - 1, it);

@@ -198,6 +198,13 @@ static void shm_wake(struct tt_endpoint *base)
 		tt_futex_wake(&ep->bell->word);
 }
 
+static _Atomic uint8_t *shm_notes(struct tt_endpoint *base)
+{
+	struct tt_shm_header *header = ((struct tt_shm_ep *)base)->segment.header;
+
+	return header ? header->notes : NULL;
+}
+
 static size_t shm_memory(struct tt_endpoint *base)
 {
 	return atomic_load(&((struct tt_shm_ep *)base)->segment.claimed);
@@ -251,6 +258,7 @@ const struct tt_transport tt_shm = {
 	.doze = shm_doze,
 	.disarm = shm_disarm,
 	.wake = shm_wake,
+	.notes = shm_notes,
 	.memory = shm_memory,
 	.close = shm_close,
 };

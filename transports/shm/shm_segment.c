@@ -29,7 +29,7 @@
 #include "transports/shm/shm_segment.h"
 
 #define MAGIC 0x54554d53u
-#define VERSION 4
+#define VERSION 5
 #define WAIT_MS 20 /* until a waiting rank looks for a failure of the others */
 #define RETRY_US 1000
 #define STRANGERS 64 /* most connections of this user that a member reads at a time */

@@ -1,12 +1,12 @@
 /*
  * shm_segment.h - the memory that the ranks of one host share: how they open it, and its layout
  *
- *   header, a bell per rank | a slot area per rank | two halves of pages per rank |
+ *   header, notes, a bell per rank | a slot area per rank | two halves of pages per rank |
  *   ring [writer][reader][channel] ...        ring = control pages | small cells | large cells
  *
  * One sealed memfd per host group. A memfd has no name in any file system, so nothing can be left
- * behind; its pages cost nothing until they are claimed. Every field has one writer; fields of
- * different writers lie 128 bytes apart.
+ * behind; its pages cost nothing until they are claimed. Every field but the notes has one writer; fields
+ * of different writers lie 128 bytes apart.
  */
 #ifndef TT_SHM_SEGMENT_H
 #define TT_SHM_SEGMENT_H
@@ -97,7 +97,8 @@ struct tt_shm_header {
 	uint64_t bytes;
 	/* 1: each rank issues its own fences, because membarrier is costly here or missing */
 	alignas(TT_APART) _Atomic uint32_t fences;
-	struct tt_shm_bell bells[]; /* [nlocal] */
+	alignas(TT_APART) _Atomic uint8_t notes[TT_NOTES]; /* written by any rank */
+	struct tt_shm_bell bells[];                        /* [nlocal] */
 };
 
 struct tt_shm_segment {
