@@ -445,6 +445,8 @@ static void readable(struct tt_control_endpoint *ep, struct tt_conn *conn)
 		done += (size_t)n;
 		if (!handle(ep, conn, data, (size_t)n))
 			tt_conn_no_memory(ep, conn);
+		if (!conn->dead && tt_duplex_drained(&conn->duplex))
+			return;
 	}
 }
 

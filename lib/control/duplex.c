@@ -20,7 +20,6 @@ bool tt_duplex_begin(struct tt_duplex *d, struct tt_control_endpoint *ep, void *
 		return true;
 	}
 	fd = tt_tls_fd(d->tls);
-	tt_sock_set_blocking(fd, false);
 	/* Traffic is sparse, with bursts: BBR, the default of some systems, paces such a burst for
 	 * seconds. */
 	setsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, "reno", 4);
@@ -78,6 +77,11 @@ void tt_duplex_read_ahead(struct tt_duplex *d, bool ahead)
 bool tt_duplex_pending(const struct tt_duplex *d)
 {
 	return d->tls && tt_tls_pending(d->tls);
+}
+
+bool tt_duplex_drained(const struct tt_duplex *d)
+{
+	return d->tls && tt_tls_drained(d->tls);
 }
 
 size_t tt_duplex_unsent(const struct tt_duplex *d)

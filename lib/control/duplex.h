@@ -31,6 +31,8 @@ void tt_duplex_shutdown(struct tt_duplex *d, int how);
 void tt_duplex_read_ahead(struct tt_duplex *d, bool ahead);
 /* Are there received bytes that epoll does not see? */
 bool tt_duplex_pending(const struct tt_duplex *d);
+/* As tt_tls_drained; false for a pipe */
+bool tt_duplex_drained(const struct tt_duplex *d);
 /* The bytes that the peer's host has not acknowledged; a pipe keeps them beyond the end of the
  * sender */
 size_t tt_duplex_unsent(const struct tt_duplex *d);

@@ -50,6 +50,9 @@ struct tt_tls {
 	size_t received;
 	int claimed; /* server: rank of the client's identity, -1: none of this job */
 	bool impostor;
+	bool bound; /* binding is known: a connection's two statements have it on each side */
+	uint8_t binding[TT_BINDING];
+	bool drained;     /* the latest read left nothing in the socket */
 	unsigned records; /* sent under the present key */
 };
 
@@ -65,10 +68,13 @@ static int bio_read(BIO *bio, char *data, int bytes)
 		tls->read_error = EBADMSG;
 		return -1;
 	}
+	if (!tls->established && (size_t)bytes > HANDSHAKE_MOST + 1 - tls->received)
+		bytes = (int)(HANDSHAKE_MOST + 1 - tls->received);
 	do
 		n = recv(tls->fd, data, (size_t)bytes, MSG_DONTWAIT);
 	while (n < 0 && errno == EINTR);
 	tls->read_error = n < 0 ? errno : 0;
+	tls->drained = n > 0 && n < bytes;
 	tls->ended = n == 0;
 	tls->received += n > 0 ? (size_t)n : 0;
 	if (tls->read_error == EAGAIN)
@@ -291,6 +297,7 @@ static struct tt_tls *make(SSL_CTX *ssl, int fd, bool is_server)
 		tt_sock_close(fd);
 		return NULL;
 	}
+	SSL_set_read_ahead(tls->ssl, true); /* a flight of messages by one recv */
 	BIO_set_data(bio, tls);
 	BIO_set_init(bio, 1);
 	SSL_set_bio(tls->ssl, bio, bio);
@@ -432,6 +439,8 @@ int tt_tls_handshake(struct tt_tls *tls)
 	ERR_pop_to_mark();
 	if (rc == 1)
 		forget_psk(tls);
+	if (rc == 1) /* bytes behind the first messages may be no TLS: a data socket's */
+		SSL_set_read_ahead(tls->ssl, false);
 	tt_openssl_leave();
 	if (rc != 1)
 		return tls->read_error == EAGAIN ? 0 : refused(tls, reason);
@@ -538,6 +547,11 @@ bool tt_tls_pending(const struct tt_tls *tls)
 	return SSL_has_pending(tls->ssl);
 }
 
+bool tt_tls_drained(const struct tt_tls *tls)
+{
+	return tls->drained && !SSL_has_pending(tls->ssl);
+}
+
 static bool export(struct tt_tls *tls, const char *label, const uint8_t *context, size_t bytes,
 		   uint8_t *ret_out, size_t out_bytes)
 {
@@ -555,8 +569,11 @@ static bool export(struct tt_tls *tls, const char *label, const uint8_t *context
 
 bool tt_tls_binding(struct tt_tls *tls, uint8_t ret_binding[TT_BINDING])
 {
-	return export(tls, "EXPORTER-Channel-Binding", (const uint8_t *)"", 0, ret_binding,
-		      TT_BINDING);
+	if (!tls->bound)
+		tls->bound = export(tls, "EXPORTER-Channel-Binding", (const uint8_t *)"", 0,
+				    tls->binding, TT_BINDING);
+	memcpy(ret_binding, tls->binding, TT_BINDING);
+	return tls->bound;
 }
 
 bool tt_tls_data_keys(struct tt_tls *tls, const uint8_t hello[TT_HELLO_BYTES],

@@ -38,7 +38,8 @@ typedef const struct tt_key *tt_tls_find_key(void *ctx, const struct tt_psk_iden
 struct tt_tls *tt_tls_server(int fd, tt_tls_find_key *find_key, void *ctx);
 /* Close the descriptor and free the session; NULL: none */
 void tt_tls_close(struct tt_tls *tls);
-/* Free the session, return the descriptor. The session has read nothing beyond its own messages. */
+/* Free the session, return the descriptor. The session has read nothing beyond its own messages, unless other bytes
+ * came together with the end of the handshake, which no client of Tutti sends. */
 int tt_tls_release(struct tt_tls *tls);
 int tt_tls_fd(const struct tt_tls *tls);
 
@@ -62,6 +63,9 @@ ssize_t tt_tls_send(struct tt_tls *tls, const void *data, size_t bytes);
 void tt_tls_read_ahead(struct tt_tls *tls, bool ahead);
 /* Are there received bytes that epoll does not see? */
 bool tt_tls_pending(const struct tt_tls *tls);
+/* Did the latest tt_tls_recv leave nothing, here and in the socket? Then the next one would find nothing, or what
+ * epoll will see. */
+bool tt_tls_drained(const struct tt_tls *tls);
 
 /* The channel binding tls-exporter (RFC 9266): bytes that no other session has. false: no memory */
 #define TT_BINDING 32

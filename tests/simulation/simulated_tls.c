@@ -208,6 +208,12 @@ SIM_REPLACE(bool, tt_tls_pending, const struct tt_tls *tls)
 	return false;
 }
 
+SIM_REPLACE(bool, tt_tls_drained, const struct tt_tls *tls)
+{
+	(void)tls;
+	return false;
+}
+
 SIM_REPLACE(bool, tt_tls_binding, struct tt_tls *tls, uint8_t ret_binding[TT_BINDING])
 {
 	(void)tls;

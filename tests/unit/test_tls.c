@@ -16,6 +16,14 @@
 #include "control/tls.h"
 #include "tests/support/tls_pair.h"
 
+static int receives; /* calls of recv in this process */
+
+ssize_t recv(int fd, void *data, size_t bytes, int flags)
+{
+	receives++;
+	return recvfrom(fd, data, bytes, flags, NULL, NULL);
+}
+
 #define MARKER "a host name, a setting and the text of a tag"
 
 struct relay {
@@ -362,6 +370,50 @@ Test(tls, reading_ahead_takes_all_that_has_come, .timeout = 60)
 	cr_assert_eq(tt_tls_recv(server, got, sizeof(got)), 7);
 	cr_assert_str_eq(got, "second");
 	cr_assert_not(tt_tls_pending(server));
+	tt_tls_close(client);
+	tt_tls_close(server);
+	tt_tls_context_free(context);
+}
+
+/* A handshake needs one recv for each flight, not two for each of the four messages of the server's; one more where
+ * a side is asked before the flight has come. */
+Test(tls, a_flight_of_a_handshake_is_taken_by_one_recv, .timeout = 60)
+{
+	struct tt_tls_context *context = context_of(1, 2, 3);
+	struct tt_tls *client, *server;
+	int fd[2];
+
+	cr_assert_eq(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, fd), 0);
+	client = tt_tls_client(context, fd[0], (uint8_t[TT_PUBLIC_KEY]){ 0 });
+	server = tt_tls_server(fd[1], find_key, NULL);
+	receives = 0;
+	cr_assert_eq(tt_tls_handshake(client), 0);
+	cr_assert_eq(tt_tls_handshake(server), 0);
+	cr_assert_eq(tt_tls_handshake(client), 1);
+	cr_assert_eq(tt_tls_handshake(server), 1);
+	cr_expect_leq(receives, 5, "%d", receives);
+	tt_tls_close(client);
+	tt_tls_close(server);
+	tt_tls_context_free(context);
+}
+
+/* A connection asks epoll, not the socket, whether there is more. */
+Test(tls, a_short_read_has_drained_the_socket, .timeout = 60)
+{
+	struct tt_tls_context *context = context_of(1, 2, 3);
+	struct tt_tls *client, *server;
+	char got[8];
+
+	cr_assert(tls_pair(context, &server_key, &server, &client));
+	tt_tls_read_ahead(server, true);
+	cr_assert_eq(tt_tls_send(client, "first", 6), 6);
+	cr_assert_eq(tt_tls_send(client, "second", 7), 7);
+	cr_assert_eq(tt_tls_recv(server, got, sizeof(got)), 6);
+	cr_expect_not(tt_tls_drained(server), "the second is here");
+	cr_assert_eq(tt_tls_recv(server, got, sizeof(got)), 7);
+	cr_expect(tt_tls_drained(server));
+	cr_assert_lt(tt_tls_recv(server, got, sizeof(got)), 0);
+	cr_expect_not(tt_tls_drained(server), "an empty read says nothing");
 	tt_tls_close(client);
 	tt_tls_close(server);
 	tt_tls_context_free(context);
