@@ -258,6 +258,8 @@ SIM_REPLACE(int, setsockopt, int fd, int level, int option, const void *value, s
 {
 	(void)bytes;
 	sim_call();
+	if (level == SOL_SOCKET && option == SO_PEEK_OFF)
+		return net_fail(EOPNOTSUPP);
 	if (level == SOL_SOCKET && option == SO_REUSEADDR)
 		net_of(fd)->reuse = *(const int *)value;
 	if (level == IPPROTO_TCP && option == TCP_USER_TIMEOUT && *(const unsigned *)value)

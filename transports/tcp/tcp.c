@@ -3,7 +3,8 @@
  *
  * Called through tt_tcp by comm and run; tcp_stream.c moves the bytes. Sockets come connected and
  * authenticated from world->take; between hosts their bytes are encrypted (tcp_sealed.c). Only links
- * with an expected message or unfinished posts cost system calls. The kernel tunes the socket
+ * with an expected message or unfinished posts cost system calls; acknowledgements cost as much
+ * (tcp_acks.c). The kernel tunes the socket
  * buffers; a fixed size would switch its tuning off.
  *
  * Sleep: poll only the awaited sockets. A rank that arms polls all links of interest once more. The
@@ -25,6 +26,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "transports/tcp/tcp_acks.h"
 #include "transports/tcp/tcp_sealed.h"
 
 #define NO_BELL_US 1000 /* longest sleep without a bell */
@@ -214,6 +216,7 @@ static int tcp_ready(struct tt_link *base)
 		ep->memory += sizeof(*l->sealed);
 	setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
 	l->fd = fd;
+	tt_tcp_acks_begin(l);
 	return 1;
 }
 
@@ -266,6 +269,8 @@ static int receive(struct tt_tcp_link *l, void *into, size_t bytes, uint32_t sta
 	struct tcp_ep *ep = (struct tcp_ep *)l->base.ep;
 	int rc = tt_tcp_receive(l, into, bytes, stamp);
 
+	if (rc == 0)
+		tt_tcp_acks_missed(l, ep->armed);
 	if (tt_unlikely(ep->armed) && rc == 0 && !l->awaited) {
 		l->awaited = true;
 		ep->awaited[ep->nawaited++] = l;
@@ -285,8 +290,11 @@ static int tcp_peek(struct tt_link *base, size_t bytes, uint32_t stamp, const vo
 
 static void tcp_release(struct tt_link *base)
 {
-	((struct tt_tcp_link *)base)->got = 0;
+	struct tt_tcp_link *l = (struct tt_tcp_link *)base;
+
+	l->got = 0;
 	base->received++;
+	tt_tcp_acks_received(l);
 }
 
 static int tcp_recv(struct tt_link *base, void *dst, size_t bytes, uint32_t stamp)

@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "base/sock.h"
+#include "transports/tcp/tcp_acks.h"
 #include "transports/tcp/tcp_sealed.h"
 
 #define MAGIC 0x5474
@@ -52,6 +53,7 @@ void tt_tcp_enqueue(struct tt_tcp_link *l, const void *buf, size_t bytes, uint32
 		.head = { MAGIC, VERSION, (uint32_t)bytes, stamp, (uint32_t)base->posted },
 		.buf = buf,
 	};
+	l->acks.one_way = 0;
 	base->posted++;
 	base->messages++;
 	base->sent_bytes += bytes;
@@ -158,17 +160,18 @@ int tt_tcp_check(const struct tt_tcp_link *l, size_t bytes, uint32_t stamp)
 }
 
 /* Returns as recvmsg. */
-static ssize_t receive_some(struct tt_tcp_link *l, void *into, size_t bytes)
+static ssize_t receive_some(struct tt_tcp_link *l, void *into, size_t bytes, int flags)
 {
 	struct iovec iov[2];
 	struct msghdr msg = { .msg_iov = iov };
 	size_t skip = l->got;
 
 	if (bytes <= TT_TCP_SMALL)
-		return recv(l->fd, (char *)&l->head + l->got, HEAD + bytes - l->got, MSG_DONTWAIT);
+		return recv(l->fd, (char *)&l->head + l->got, HEAD + bytes - l->got,
+			    MSG_DONTWAIT | flags);
 	msg.msg_iovlen += (size_t)tt_tcp_piece(&iov[msg.msg_iovlen], &l->head, HEAD, &skip);
 	msg.msg_iovlen += (size_t)tt_tcp_piece(&iov[msg.msg_iovlen], into, bytes, &skip);
-	return recvmsg(l->fd, &msg, MSG_DONTWAIT);
+	return recvmsg(l->fd, &msg, MSG_DONTWAIT | flags);
 }
 
 int tt_tcp_count(struct tt_tcp_link *l, ssize_t n)
@@ -196,9 +199,14 @@ int tt_tcp_receive(struct tt_tcp_link *l, void *into, size_t bytes, uint32_t sta
 	if (!headless && (rc = tt_tcp_check(l, bytes, stamp)))
 		return rc;
 	if (l->got < HEAD + bytes) {
-		rc = tt_tcp_count(l, receive_some(l, into, bytes));
+		int flags = tt_tcp_acks_flags(l, bytes);
+		ssize_t n = receive_some(l, into, bytes, flags);
+
+		rc = tt_tcp_count(l, n);
 		if (rc <= 0)
 			return rc;
+		if (flags & MSG_PEEK)
+			l->acks.unread += (size_t)n;
 		if (headless && l->got >= HEAD && (rc = tt_tcp_check(l, bytes, stamp)))
 			return rc;
 	}

@@ -25,6 +25,16 @@ struct tt_tcp_post {
 	const void *buf;
 };
 
+/* Acknowledgements of what the peer sends: tcp_acks.h */
+struct tt_tcp_acks {
+	bool local, peeks; /* the peer is on this host; the kernel has SO_PEEK_OFF for TCP */
+	uint32_t one_way;  /* messages received since this rank sent one */
+	/* received bytes that are still in the socket; the messages that end in them; polls without a
+	 * byte since the last of these */
+	size_t unread;
+	uint32_t messages, missed;
+};
+
 struct tt_tcp_link {
 	struct tt_link base;
 	int fd;                       /* -1: the peer has not connected yet */
@@ -44,7 +54,8 @@ struct tt_tcp_link {
 	/* message being received: its header, and directly behind it a small payload */
 	struct tt_tcp_head head;
 	uint8_t small[TT_TCP_SMALL];
-	size_t got;   /* bytes received of that message, header included */
+	size_t got; /* bytes received of that message, header included */
+	struct tt_tcp_acks acks;
 	void *buffer; /* [message_bytes] stream buffer: payload for peek */
 };
 

@@ -1,0 +1,287 @@
+/*
+ * test_acks.c - acknowledgements of a peer that only sends (tcp_acks.h): two ranks of this process on a real TCP
+ * connection; the kernel counts the segments
+ */
+#include <criterion/criterion.h>
+#include <linux/tcp.h>
+#include <netinet/in.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "transports/tcp/tcp_stream.h"
+
+#define LARGEST (100u << 10)
+#define STAMP 7
+
+struct side {
+	struct tt_world world;
+	struct tt_endpoint *ep;
+	struct tt_link *link;
+	int fd, host_of[2];
+};
+
+static int dial(void *ctx, int peer, int channel)
+{
+	return (void)ctx, (void)peer, channel;
+}
+
+static int take(void *ctx, int peer, int channel, int *ret_fd, struct tt_data_keys *ret_keys)
+{
+	(void)peer, (void)channel, (void)ret_keys;
+	*ret_fd = ((struct side *)ctx)->fd;
+	return 1;
+}
+
+/* Returns the connected sockets. */
+static void connect_pair(int ret_fd[2])
+{
+	struct sockaddr_in at = { .sin_family = AF_INET,
+				  .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
+	int listener = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+
+	ret_fd[0] = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+	cr_assert(!bind(listener, (struct sockaddr *)&at, sizeof(at)) && !listen(listener, 1));
+	cr_assert(!getsockname(listener, (struct sockaddr *)&at, &(socklen_t){ sizeof(at) }));
+	cr_assert(!connect(ret_fd[0], (struct sockaddr *)&at, sizeof(at)));
+	ret_fd[1] = accept(listener, NULL, NULL);
+	cr_assert(ret_fd[1] >= 0);
+	close(listener);
+}
+
+static void open_sides(struct side s[2], bool same_host)
+{
+	int fd[2];
+
+	connect_pair(fd);
+	for (int rank = 0; rank < 2; rank++) {
+		s[rank] = (struct side){ .fd = fd[rank], .host_of = { 0, !same_host } };
+		s[rank].world = (struct tt_world){ .rank = rank,
+						   .nranks = 2,
+						   .host_of = s[rank].host_of,
+						   .message_bytes = LARGEST,
+						   .nchannels = 1,
+						   .encrypt = TT_ENCRYPT_OFF,
+						   .dial = dial,
+						   .take = take,
+						   .ctx = &s[rank] };
+		cr_assert(!tt_tcp.open(&s[rank].world, &s[rank].ep));
+		cr_assert(!tt_tcp.connect(s[rank].ep, 1 - rank, 0, &s[rank].link));
+		cr_assert(tt_tcp.ready(s[rank].link) == 1);
+	}
+}
+
+static void close_sides(struct side s[2])
+{
+	tt_tcp.close(s[0].ep);
+	tt_tcp.close(s[1].ep);
+}
+
+static bool peeks(const struct side *s)
+{
+	return ((const struct tt_tcp_link *)s->link)->acks.peeks;
+}
+
+static unsigned segments_sent(const struct side *s)
+{
+	struct tcp_info info = { 0 };
+
+	cr_assert(!getsockopt(s->fd, IPPROTO_TCP, TCP_INFO, &info, &(socklen_t){ sizeof(info) }));
+	return info.tcpi_segs_out;
+}
+
+static int bytes_in_socket(const struct side *s)
+{
+	int n = -1;
+
+	cr_assert(!ioctl(s->fd, FIONREAD, &n));
+	return n;
+}
+
+/* Returns the number of polls without the message. */
+static int receive(struct side *s, void *into, size_t bytes)
+{
+	int rc, polls = 0;
+
+	while ((rc = tt_tcp.recv(s->link, into, bytes, STAMP)) == 0)
+		polls++;
+	cr_assert_eq(rc, 1, "%s", tt_error_text());
+	return polls;
+}
+
+/* Acknowledgements of 256 messages, each received before the next is sent */
+static unsigned acknowledgements(bool same_host, size_t bytes)
+{
+	char data[200] = { 0 };
+	struct side s[2];
+	unsigned before;
+
+	open_sides(s, same_host);
+	for (int i = 0; i < 16;
+	     i++) { /* the kernel acknowledges the first ones of a connection at once */
+		cr_assert(tt_tcp.post(s[0].link, data, bytes, STAMP) == 1);
+		receive(&s[1], data, bytes);
+	}
+	before = segments_sent(&s[1]);
+	for (int i = 0; i < 256; i++) {
+		cr_assert(tt_tcp.post(s[0].link, data, bytes, STAMP) == 1);
+		receive(&s[1], data, bytes);
+	}
+	before = segments_sent(&s[1]) - before;
+	close_sides(s);
+	return before;
+}
+
+Test(acks, a_peer_of_this_host_that_only_sends_gets_few, .timeout = 60)
+{
+	struct side s[2];
+	bool can_peek;
+
+	open_sides(s, true);
+	can_peek = peeks(&s[1]);
+	close_sides(s);
+	for (size_t bytes = 4; bytes <= 200; bytes += 196) {
+		/* the kernel acknowledges more than 536 bytes at once */
+		unsigned n = acknowledgements(true, bytes), most = bytes == 4 ? 64 : 100;
+
+		cr_assert_leq(n, can_peek ? most : 160, "%u of 256 messages of %zu bytes", n,
+			      bytes);
+	}
+}
+
+Test(acks, the_kernel_decides_between_hosts, .timeout = 60)
+{
+	cr_assert_geq(acknowledgements(false, 4), 200);
+}
+
+Test(acks, a_rank_about_to_sleep_leaves_nothing_unread, .timeout = 60)
+{
+	char data[64] = { 0 };
+	struct side s[2];
+
+	open_sides(s, true);
+	for (int i = 0; i < 7; i++) {
+		cr_assert(tt_tcp.post(s[0].link, data, sizeof(data), STAMP) == 1);
+		receive(&s[1], data, sizeof(data));
+	}
+	cr_assert(bytes_in_socket(&s[1]) > 0 || !peeks(&s[1]));
+	tt_tcp.arm(s[1].ep);
+	cr_assert_eq(tt_tcp.recv(s[1].link, data, sizeof(data), STAMP), 0);
+	cr_assert_eq(bytes_in_socket(&s[1]), 0);
+	tt_tcp.disarm(s[1].ep);
+	close_sides(s);
+}
+
+/* Ten packets fill the congestion window; the kernel's timer would acknowledge them after 40 ms, some 100,000 polls. */
+Test(acks, no_message_waits_for_one, .timeout = 60)
+{
+	char data[64][64] = { 0 };
+	struct side s[2];
+	int polls = 0;
+
+	open_sides(s, true);
+	for (int round = 0; round < 8; round++) {
+		for (int i = 0; i < 64; i++)
+			cr_assert(tt_tcp.post(s[0].link, data[i], sizeof(data[i]), STAMP) == 1);
+		for (int i = 0; i < 64; i++)
+			polls += receive(&s[1], data[i], sizeof(data[i]));
+	}
+	cr_assert_leq(polls, 8 * 64 * 34);
+	close_sides(s);
+}
+
+Test(acks, the_end_behind_unread_messages_is_seen, .timeout = 60)
+{
+	char data[64] = { 0 };
+	struct side s[2];
+	int rc;
+
+	open_sides(s, true);
+	for (int i = 0; i < 5; i++)
+		cr_assert(tt_tcp.post(s[0].link, data, sizeof(data), STAMP) == 1);
+	tt_tcp.close(s[0].ep);
+	for (int i = 0; i < 5; i++)
+		receive(&s[1], data, sizeof(data));
+	while ((rc = tt_tcp.recv(s[1].link, data, sizeof(data), STAMP)) == 0)
+		;
+	cr_assert_eq(rc, TT_REMOTE);
+	cr_assert(strstr(tt_error_text(), "closed the connection"));
+	tt_tcp.close(s[1].ep);
+}
+
+/* ---- any order of messages -------------------------------------------------------------------- */
+
+#define DIRECTIONS 2
+#define MOST_AHEAD 12
+
+struct stream {
+	size_t bytes[MOST_AHEAD];
+	unsigned char *data[MOST_AHEAD];
+	uint64_t sent, received;
+};
+
+static unsigned char content(int from, uint64_t number, size_t i)
+{
+	return (unsigned char)(from * 101 + number * 31 + i * 7 + (i >> 8));
+}
+
+static size_t some_size(unsigned *random)
+{
+	static const size_t most[] = { 16, 240, 3000, 16u << 10, LARGEST };
+
+	return 1 + (size_t)rand_r(random) % most[rand_r(random) % 5];
+}
+
+static void send_one(struct side *s, struct stream *t, int from, unsigned *random)
+{
+	int at = (int)(t->sent % MOST_AHEAD);
+
+	t->bytes[at] = some_size(random);
+	for (size_t i = 0; i < t->bytes[at]; i++)
+		t->data[at][i] = content(from, t->sent, i);
+	cr_assert_eq(tt_tcp.post(s->link, t->data[at], t->bytes[at], STAMP), 1);
+	t->sent++;
+}
+
+static void receive_one(struct side s[2], struct stream *t, int from, unsigned char *into)
+{
+	size_t bytes = t->bytes[t->received % MOST_AHEAD];
+	int rc;
+
+	while ((rc = tt_tcp.recv(s[!from].link, into, bytes, STAMP)) == 0)
+		cr_assert(tt_tcp.progress(s[from].ep) >= 0);
+	cr_assert_eq(rc, 1, "%s", tt_error_text());
+	for (size_t i = 0; i < bytes; i++)
+		cr_assert_eq(into[i], content(from, t->received, i), "byte %zu of %zu", i, bytes);
+	t->received++;
+}
+
+Test(acks, messages_of_any_length_and_order_arrive, .timeout = 120)
+{
+	static unsigned char into[LARGEST];
+	struct stream streams[DIRECTIONS] = { 0 };
+	unsigned random = 1;
+	struct side s[2];
+
+	open_sides(s, true);
+	for (int i = 0; i < DIRECTIONS * MOST_AHEAD; i++)
+		streams[i % DIRECTIONS].data[i / DIRECTIONS] = malloc(LARGEST);
+	for (int step = 0; step < 3000; step++) {
+		/* one direction for a while, then the other */
+		int from = step / 60 % 3 == 2 ? rand_r(&random) % 2 : step / 60 % 3;
+		struct stream *t = &streams[from];
+
+		if (t->sent - t->received < MOST_AHEAD && rand_r(&random) % 2)
+			send_one(&s[from], t, from, &random);
+		else if (t->received < t->sent)
+			receive_one(s, t, from, into);
+	}
+	for (int from = 0; from < DIRECTIONS; from++)
+		while (streams[from].received < streams[from].sent)
+			receive_one(s, &streams[from], from, into);
+	for (int i = 0; i < DIRECTIONS * MOST_AHEAD; i++)
+		free(streams[i % DIRECTIONS].data[i / DIRECTIONS]);
+	close_sides(s);
+}

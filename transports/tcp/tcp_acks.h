@@ -1,0 +1,36 @@
+/*
+ * tcp_acks.h - fewer acknowledgements for a peer that only sends
+ *
+ * Called by tcp.c and tcp_stream.c. In a stream of small messages one way, the kernel acknowledges each message at the
+ * recv that empties the socket. An acknowledgement takes 0.6 us of both sides, the message itself 1.7 us. Two settings
+ * save most of them, only within a host, where no packet is lost and no congestion window has to grow:
+ *
+ *   pingpong mode   a socket in this mode of the kernel acknowledges every second message. It enters the mode when it
+ *                   answers a message, or by TCP_QUICKACK 0; it leaves the mode when an acknowledgement is due for
+ *                   40 ms. A rank that only receives enters it at the second message in a row, and every 64 messages.
+ *   peeks           recv with MSG_PEEK does not empty the socket, so nothing is acknowledged. A rank that only receives
+ *                   takes its messages so, each behind the one before (SO_PEEK_OFF, Linux 6.9), and removes the bytes
+ *                   of several messages at once. The link counts them as unread.
+ *
+ * No message waits for an acknowledgement: a sender may have ten packets in flight at least. Unread bytes are removed
+ * when a message is missing and eight are unread, or few are unread for 32 polls, or this rank sends, or goes to
+ * sleep; and when they are 32 KiB. The kernel's own timer acknowledges them 40 ms after the rank has left the call.
+ */
+#ifndef TT_TCP_ACKS_H
+#define TT_TCP_ACKS_H
+
+#include "transports/tcp/tcp_stream.h"
+
+/* A link has its socket. */
+void tt_tcp_acks_begin(struct tt_tcp_link *l);
+
+/* Flags of a recv for a message of bytes: 0 | MSG_PEEK: the caller adds the received bytes to unread */
+int tt_tcp_acks_flags(struct tt_tcp_link *l, size_t bytes);
+
+/* A message was received completely. */
+void tt_tcp_acks_received(struct tt_tcp_link *l);
+
+/* The next message is missing. sleeps: the rank is about to sleep */
+void tt_tcp_acks_missed(struct tt_tcp_link *l, bool sleeps);
+
+#endif
