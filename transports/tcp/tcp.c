@@ -3,9 +3,8 @@
  *
  * Called through tt_tcp by comm and run; tcp_stream.c moves the bytes. Sockets come connected and
  * authenticated from world->take; between hosts their bytes are encrypted (tcp_sealed.c). Only links
- * with an expected message or unfinished posts cost system calls; acknowledgements cost as much
- * (tcp_acks.c). The kernel tunes the socket
- * buffers; a fixed size would switch its tuning off.
+ * with an expected message or unfinished posts cost system calls; tcp_acks.c saves acknowledgements.
+ * The kernel tunes the socket buffers; a fixed size would switch its tuning off.
  *
  * Sleep: poll only the awaited sockets. A rank that arms polls all links of interest once more. The
  * awaited links are those whose next message was missing in these polls, and those with unfinished
@@ -168,7 +167,8 @@ static int make(struct tcp_ep *ep, int peer, int channel, struct tt_tcp_link **r
 		.t = &tt_tcp, .ep = &ep->base, .peer = peer, .channel = channel
 	};
 	l->fd = -1;
-	l->around = sizeof(struct tt_tcp_head);
+	l->around[0] = sizeof(struct tt_tcp_head);
+	l->around[1] = l->around[0] + TT_TCP_ODD;
 	ep->links[ep->nlinks++] = l;
 	ep->memory += sizeof(*l) + buffer_bytes;
 	*ret_link = l;

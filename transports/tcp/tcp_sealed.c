@@ -20,7 +20,7 @@ int tt_tcp_sealed_make(struct tt_tcp_link *l, const struct tt_data_keys *keys)
 		return tt_fail(TT_SYSTEM, "rank %d: cannot encrypt the connection to rank %d",
 			       l->base.ep->world->rank, l->base.peer);
 	}
-	l->around = TT_TCP_SEALED_AROUND;
+	l->around[0] = l->around[1] = TT_TCP_SEALED_AROUND;
 	return 0;
 }
 
@@ -116,7 +116,8 @@ static ssize_t receive_some(struct tt_tcp_link *l, void *into, size_t bytes)
 	size_t skip = l->got;
 
 	if (bytes <= TT_TCP_SMALL)
-		return recv(l->fd, received + l->got, l->around + bytes - l->got, MSG_DONTWAIT);
+		return recv(l->fd, received + l->got, TT_TCP_SEALED_AROUND + bytes - l->got,
+			    MSG_DONTWAIT);
 	msg.msg_iovlen += (size_t)tt_tcp_piece(&iov[msg.msg_iovlen], received, SEALED_HEAD, &skip);
 	msg.msg_iovlen += (size_t)tt_tcp_piece(&iov[msg.msg_iovlen], into, bytes, &skip);
 	msg.msg_iovlen += (size_t)tt_tcp_piece(&iov[msg.msg_iovlen], received + SEALED_HEAD, TT_TAG,
@@ -137,7 +138,7 @@ static bool open_head(struct tt_tcp_link *l)
 static int open_payload(struct tt_tcp_link *l, uint8_t *into, size_t bytes)
 {
 	struct tt_tcp_sealed *s = l->sealed;
-	bool small = bytes <= TT_TCP_SMALL, whole = l->got == l->around + bytes;
+	bool small = bytes <= TT_TCP_SMALL, whole = l->got == TT_TCP_SEALED_AROUND + bytes;
 	const uint8_t *from = small ? s->received + SEALED_HEAD : into;
 	uint8_t *tag = s->received + SEALED_HEAD + (small ? bytes : 0);
 	size_t have = l->got - SEALED_HEAD < bytes ? l->got - SEALED_HEAD : bytes;
@@ -161,7 +162,7 @@ int tt_tcp_sealed_receive(struct tt_tcp_link *l, void *into, size_t bytes, uint3
 		return tt_tcp_sealed_altered(l);
 	if (!headless && (rc = tt_tcp_check(l, bytes, stamp)))
 		return rc;
-	if (l->got == l->around + bytes)
+	if (l->got == TT_TCP_SEALED_AROUND + bytes)
 		return 1; /* opened by an earlier call */
 	rc = tt_tcp_count(l, receive_some(l, into, bytes));
 	if (rc <= 0 || l->got < SEALED_HEAD)

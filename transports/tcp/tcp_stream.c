@@ -17,12 +17,14 @@
 #include "transports/tcp/tcp_sealed.h"
 
 #define MAGIC 0x5474
-#define VERSION 1
+#define VERSION 2
 #define HEAD sizeof(struct tt_tcp_head)
 #define PIECES 16 /* most pieces of one sendmsg: eight messages */
 _Static_assert(offsetof(struct tt_tcp_link, small) ==
 		       offsetof(struct tt_tcp_link, head) + sizeof(struct tt_tcp_head),
 	       "a small message is received in one piece");
+_Static_assert(offsetof(struct tt_tcp_post, odd) == sizeof(struct tt_tcp_head),
+	       "the header of an odd message is sent in one piece");
 #define DRAIN_STEPS 4096
 
 void tt_tcp_note_error(struct tt_tcp_link *l, int error)
@@ -66,7 +68,7 @@ static size_t gather(const struct tt_tcp_link *l, struct iovec *iov)
 	for (uint64_t i = l->base.completed; i < l->base.posted && n < PIECES; i++) {
 		const struct tt_tcp_post *p = &l->queue[i % TT_TCP_QUEUE];
 
-		n += (size_t)tt_tcp_piece(&iov[n], &p->head, HEAD, &skip);
+		n += (size_t)tt_tcp_piece(&iov[n], &p->head, l->around[i % 2], &skip);
 		n += (size_t)tt_tcp_piece(&iov[n], p->buf, p->head.bytes, &skip);
 	}
 	return n;
@@ -77,16 +79,17 @@ static size_t gather(const struct tt_tcp_link *l, struct iovec *iov)
 static ssize_t send_some(struct tt_tcp_link *l)
 {
 	const struct tt_tcp_post *p = &l->queue[l->base.completed % TT_TCP_QUEUE];
+	size_t head = l->around[l->base.completed % 2];
 	struct iovec iov[PIECES + 1];
 	struct msghdr msg = { .msg_iov = iov };
 
 	if (l->base.posted - l->base.completed == 1 && l->sent == 0 &&
 	    p->head.bytes <= TT_TCP_SMALL) {
-		char whole[HEAD + TT_TCP_SMALL];
+		char whole[HEAD + TT_TCP_ODD + TT_TCP_SMALL];
 
-		memcpy(whole, &p->head, HEAD);
-		memcpy(whole + HEAD, p->buf, p->head.bytes);
-		return send(l->fd, whole, HEAD + p->head.bytes, MSG_NOSIGNAL | MSG_DONTWAIT);
+		memcpy(whole, p, HEAD + TT_TCP_ODD);
+		memcpy(whole + head, p->buf, p->head.bytes);
+		return send(l->fd, whole, head + p->head.bytes, MSG_NOSIGNAL | MSG_DONTWAIT);
 	}
 	msg.msg_iovlen = gather(l, iov);
 	return sendmsg(l->fd, &msg, MSG_NOSIGNAL | MSG_DONTWAIT);
@@ -96,7 +99,8 @@ static void count_sent(struct tt_tcp_link *l, size_t bytes)
 {
 	l->sent += bytes;
 	while (l->base.completed < l->base.posted) {
-		size_t whole = l->around + l->queue[l->base.completed % TT_TCP_QUEUE].head.bytes;
+		size_t whole = l->around[l->base.completed % 2] +
+			       l->queue[l->base.completed % TT_TCP_QUEUE].head.bytes;
 
 		if (l->sent < whole)
 			break;
@@ -162,14 +166,15 @@ int tt_tcp_check(const struct tt_tcp_link *l, size_t bytes, uint32_t stamp)
 /* Returns as recvmsg. */
 static ssize_t receive_some(struct tt_tcp_link *l, void *into, size_t bytes, int flags)
 {
+	size_t head = l->around[l->base.received % 2];
 	struct iovec iov[2];
 	struct msghdr msg = { .msg_iov = iov };
 	size_t skip = l->got;
 
 	if (bytes <= TT_TCP_SMALL)
-		return recv(l->fd, (char *)&l->head + l->got, HEAD + bytes - l->got,
+		return recv(l->fd, (char *)&l->head + l->got, head + bytes - l->got,
 			    MSG_DONTWAIT | flags);
-	msg.msg_iovlen += (size_t)tt_tcp_piece(&iov[msg.msg_iovlen], &l->head, HEAD, &skip);
+	msg.msg_iovlen += (size_t)tt_tcp_piece(&iov[msg.msg_iovlen], &l->head, head, &skip);
 	msg.msg_iovlen += (size_t)tt_tcp_piece(&iov[msg.msg_iovlen], into, bytes, &skip);
 	return recvmsg(l->fd, &msg, MSG_DONTWAIT | flags);
 }
@@ -191,6 +196,7 @@ int tt_tcp_count(struct tt_tcp_link *l, ssize_t n)
 
 int tt_tcp_receive(struct tt_tcp_link *l, void *into, size_t bytes, uint32_t stamp)
 {
+	size_t head = l->around[l->base.received % 2];
 	bool headless = l->got < HEAD;
 	int rc;
 
@@ -198,7 +204,7 @@ int tt_tcp_receive(struct tt_tcp_link *l, void *into, size_t bytes, uint32_t sta
 		return tt_tcp_sealed_receive(l, into, bytes, stamp);
 	if (!headless && (rc = tt_tcp_check(l, bytes, stamp)))
 		return rc;
-	if (l->got < HEAD + bytes) {
+	if (l->got < head + bytes) {
 		int flags = tt_tcp_acks_flags(l, bytes);
 		ssize_t n = receive_some(l, into, bytes, flags);
 
@@ -210,10 +216,10 @@ int tt_tcp_receive(struct tt_tcp_link *l, void *into, size_t bytes, uint32_t sta
 		if (headless && l->got >= HEAD && (rc = tt_tcp_check(l, bytes, stamp)))
 			return rc;
 	}
-	if (l->got < HEAD + bytes)
+	if (l->got < head + bytes)
 		return 0;
 	if (bytes <= TT_TCP_SMALL)
-		memcpy(into, l->small, bytes);
+		memcpy(into, l->small + (head - HEAD), bytes);
 	return 1;
 }
 

@@ -1,5 +1,9 @@
 /*
- * tcp_stream.h - messages on one socket: a header of 16 bytes, then the payload
+ * tcp_stream.h - messages on one socket: a header of 16 or 24 bytes, then the payload
+ *
+ * The header of a message of odd number ends in TT_TCP_ODD zeros, which nobody reads, unless the link is encrypted: the
+ * kernel takes the length of two equal segments in a row for the largest of the sender's segments, and acknowledges
+ * every second one of that length (tcp_acks.h).
  *
  * tcp.c owns the links and the sleep; tcp_stream.c moves the bytes of one link; tcp_sealed.c has
  * the parts that differ on an encrypted link.
@@ -15,6 +19,8 @@
 /* largest payload that is copied behind its header, because one piece is faster than two */
 #define TT_TCP_SMALL 240
 
+#define TT_TCP_ODD 8
+
 struct tt_tcp_head {
 	uint16_t magic, version;
 	uint32_t bytes, stamp, number;
@@ -22,6 +28,7 @@ struct tt_tcp_head {
 
 struct tt_tcp_post {
 	struct tt_tcp_head head;
+	uint8_t odd[TT_TCP_ODD];
 	const void *buf;
 };
 
@@ -39,7 +46,8 @@ struct tt_tcp_link {
 	struct tt_link base;
 	int fd;                       /* -1: the peer has not connected yet */
 	struct tt_tcp_sealed *sealed; /* NULL: not encrypted */
-	size_t around;                /* bytes of a message on the wire besides its payload */
+	/* bytes of a message on the wire besides its payload, if its number is even, and if it is odd */
+	size_t around[2];
 	/* errno of the network (not the peer) that ended the connection, or 0 */
 	int net_error;
 	bool busy; /* the socket has not accepted all posts */
@@ -51,9 +59,9 @@ struct tt_tcp_link {
 	/* bytes of the oldest post that the socket accepted, header included */
 	size_t sent;
 
-	/* message being received: its header, and directly behind it a small payload */
+	/* message being received: its header, and directly behind it the zeros of an odd one and a small payload */
 	struct tt_tcp_head head;
-	uint8_t small[TT_TCP_SMALL];
+	uint8_t small[TT_TCP_ODD + TT_TCP_SMALL];
 	size_t got; /* bytes received of that message, header included */
 	struct tt_tcp_acks acks;
 	void *buffer; /* [message_bytes] stream buffer: payload for peek */
