@@ -5,7 +5,6 @@
 
 #include "transports/tcp/tcp_acks.h"
 
-#define FIRST 2                  /* messages in a row that make a peer one that only sends */
 #define AGAIN 64                 /* messages from one entry of pingpong mode to the next */
 #define PEEK_BYTES (16u << 10)   /* largest message that is peeked at */
 #define UNREAD_BYTES (32u << 10) /* unread bytes that are removed at once */
@@ -42,22 +41,20 @@ static void remove_unread(struct tt_tcp_link *l)
 	l->acks.messages = l->acks.missed = 0;
 }
 
-int tt_tcp_acks_flags(struct tt_tcp_link *l, size_t bytes)
+int tt_tcp_acks_peek(struct tt_tcp_link *l, size_t bytes)
 {
-	if (tt_likely(l->acks.unread == 0))
-		return l->acks.peeks && l->acks.one_way >= FIRST && bytes <= PEEK_BYTES ? MSG_PEEK
-											: 0;
-	if (bytes <= PEEK_BYTES)
+	if (bytes <= PEEK_BYTES && l->acks.peeks)
 		return MSG_PEEK;
-	remove_unread(l);
+	if (l->acks.unread)
+		remove_unread(l);
 	return 0;
 }
 
-void tt_tcp_acks_received(struct tt_tcp_link *l)
+void tt_tcp_acks_count(struct tt_tcp_link *l)
 {
 	if (!l->acks.local)
 		return;
-	if (++l->acks.one_way % AGAIN == FIRST)
+	if (l->acks.one_way % AGAIN == TT_TCP_ONE_WAY)
 		enter_pingpong_mode(l);
 	if (l->acks.unread == 0)
 		return;
@@ -67,10 +64,8 @@ void tt_tcp_acks_received(struct tt_tcp_link *l)
 		remove_unread(l);
 }
 
-void tt_tcp_acks_missed(struct tt_tcp_link *l, bool sleeps)
+void tt_tcp_acks_miss(struct tt_tcp_link *l, bool sleeps)
 {
-	if (l->acks.unread == 0)
-		return;
 	if (sleeps || l->acks.one_way == 0 || l->acks.messages >= UNREAD_MESSAGES ||
 	    ++l->acks.missed >= UNREAD_POLLS)
 		remove_unread(l);

@@ -21,16 +21,34 @@
 
 #include "transports/tcp/tcp_stream.h"
 
+#define TT_TCP_ONE_WAY 2 /* messages in a row that make a peer one that only sends */
+
 /* A link has its socket. */
 void tt_tcp_acks_begin(struct tt_tcp_link *l);
 
+/* The parts of the functions below for a peer that only sends, or sent several messages before */
+int tt_tcp_acks_peek(struct tt_tcp_link *l, size_t bytes);
+void tt_tcp_acks_count(struct tt_tcp_link *l);
+void tt_tcp_acks_miss(struct tt_tcp_link *l, bool sleeps);
+
 /* Flags of a recv for a message of bytes: 0 | MSG_PEEK: the caller adds the received bytes to unread */
-int tt_tcp_acks_flags(struct tt_tcp_link *l, size_t bytes);
+static inline int tt_tcp_acks_flags(struct tt_tcp_link *l, size_t bytes)
+{
+	return l->acks.one_way < TT_TCP_ONE_WAY && !l->acks.unread ? 0 : tt_tcp_acks_peek(l, bytes);
+}
 
 /* A message was received completely. */
-void tt_tcp_acks_received(struct tt_tcp_link *l);
+static inline void tt_tcp_acks_received(struct tt_tcp_link *l)
+{
+	if (++l->acks.one_way >= TT_TCP_ONE_WAY || l->acks.unread)
+		tt_tcp_acks_count(l);
+}
 
 /* The next message is missing. sleeps: the rank is about to sleep */
-void tt_tcp_acks_missed(struct tt_tcp_link *l, bool sleeps);
+static inline void tt_tcp_acks_missed(struct tt_tcp_link *l, bool sleeps)
+{
+	if (l->acks.unread)
+		tt_tcp_acks_miss(l, sleeps);
+}
 
 #endif
