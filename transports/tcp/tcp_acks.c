@@ -21,7 +21,7 @@ void tt_tcp_acks_begin(struct tt_tcp_link *l)
 	const struct tt_world *w = l->base.ep->world;
 
 	l->acks.local = tt_world_host(w, l->base.peer) == tt_world_host(w, w->rank);
-	l->acks.peeks = l->acks.local && !l->sealed &&
+	l->acks.peeks = l->acks.local && !l->sealed && !w->crowded &&
 			!setsockopt(l->fd, SOL_SOCKET, SO_PEEK_OFF, &(int){ 0 }, sizeof(int));
 }
 
@@ -64,9 +64,11 @@ void tt_tcp_acks_count(struct tt_tcp_link *l)
 		remove_unread(l);
 }
 
-void tt_tcp_acks_miss(struct tt_tcp_link *l, bool sleeps)
+bool tt_tcp_acks_miss(struct tt_tcp_link *l, bool sleeps)
 {
-	if (sleeps || l->acks.one_way == 0 || l->acks.messages >= UNREAD_MESSAGES ||
-	    ++l->acks.missed >= UNREAD_POLLS)
-		remove_unread(l);
+	if (!sleeps && l->acks.one_way > 0 && l->acks.messages < UNREAD_MESSAGES &&
+	    ++l->acks.missed < UNREAD_POLLS)
+		return false;
+	remove_unread(l);
+	return true;
 }
