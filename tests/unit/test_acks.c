@@ -20,7 +20,7 @@
 #define STAMP 7
 #define TRIES 10
 
-struct side {
+struct acks_rank {
 	struct tt_world world;
 	struct tt_endpoint *ep;
 	struct tt_link *link;
@@ -35,7 +35,7 @@ static int dial(void *ctx, int peer, int channel)
 static int take(void *ctx, int peer, int channel, int *ret_fd, struct tt_data_keys *ret_keys)
 {
 	(void)peer, (void)channel, (void)ret_keys;
-	*ret_fd = ((struct side *)ctx)->fd;
+	*ret_fd = ((struct acks_rank *)ctx)->fd;
 	return 1;
 }
 
@@ -55,13 +55,13 @@ static void connect_pair(int ret_fd[2])
 	close(listener);
 }
 
-static void open_in(struct side s[2], bool same_host, bool crowded)
+static void open_in(struct acks_rank s[2], bool same_host, bool crowded)
 {
 	int fd[2];
 
 	connect_pair(fd);
 	for (int rank = 0; rank < 2; rank++) {
-		s[rank] = (struct side){ .fd = fd[rank], .host_of = { 0, !same_host } };
+		s[rank] = (struct acks_rank){ .fd = fd[rank], .host_of = { 0, !same_host } };
 		s[rank].world = (struct tt_world){ .rank = rank,
 						   .nranks = 2,
 						   .host_of = s[rank].host_of,
@@ -78,23 +78,23 @@ static void open_in(struct side s[2], bool same_host, bool crowded)
 	}
 }
 
-static void open_sides(struct side s[2], bool same_host)
+static void open_sides(struct acks_rank s[2], bool same_host)
 {
 	open_in(s, same_host, false);
 }
 
-static void close_sides(struct side s[2])
+static void close_sides(struct acks_rank s[2])
 {
 	tt_tcp.close(s[0].ep);
 	tt_tcp.close(s[1].ep);
 }
 
-static bool peeks(const struct side *s)
+static bool peeks(const struct acks_rank *s)
 {
 	return ((const struct tt_tcp_link *)s->link)->acks.peeks;
 }
 
-static unsigned segments_sent(const struct side *s)
+static unsigned segments_sent(const struct acks_rank *s)
 {
 	struct tcp_info info = { 0 };
 
@@ -102,7 +102,7 @@ static unsigned segments_sent(const struct side *s)
 	return info.tcpi_segs_out;
 }
 
-static int bytes_in_socket(const struct side *s)
+static int bytes_in_socket(const struct acks_rank *s)
 {
 	int n = -1;
 
@@ -111,7 +111,7 @@ static int bytes_in_socket(const struct side *s)
 }
 
 /* Returns the number of polls without the message. */
-static int receive(struct side *s, void *into, size_t bytes)
+static int receive(struct acks_rank *s, void *into, size_t bytes)
 {
 	int rc, polls = 0;
 
@@ -121,7 +121,7 @@ static int receive(struct side *s, void *into, size_t bytes)
 	return polls;
 }
 
-static void pass(struct side s[2], void *data, size_t bytes)
+static void pass(struct acks_rank s[2], void *data, size_t bytes)
 {
 	cr_assert(tt_tcp.post(s[0].link, data, bytes, STAMP) == 1);
 	receive(&s[1], data, bytes);
@@ -132,7 +132,7 @@ static void pass(struct side s[2], void *data, size_t bytes)
 static unsigned count_once(bool same_host, size_t bytes, size_t largest)
 {
 	static char data[50000];
-	struct side s[2];
+	struct acks_rank s[2];
 	unsigned before;
 
 	open_sides(s, same_host);
@@ -164,7 +164,7 @@ Test(acks, a_peer_of_this_host_that_only_sends_gets_few, .timeout = 60)
 		unsigned most; /* acknowledgements */
 	} cases[] = { { 4, 4, 64 },        { 200, 200, 100 },   { 200, 50000, 64 },
 		      { 1000, 50000, 64 }, { 4000, 50000, 64 }, { 16000, 50000, 140 } };
-	struct side s[2];
+	struct acks_rank s[2];
 	bool can_peek;
 
 	open_sides(s, true);
@@ -186,7 +186,7 @@ Test(acks, the_kernel_decides_between_hosts, .timeout = 60)
 Test(acks, a_rank_about_to_sleep_leaves_nothing_unread, .timeout = 60)
 {
 	char data[64] = { 0 };
-	struct side s[2];
+	struct acks_rank s[2];
 
 	open_sides(s, true);
 	for (int i = 0; i < 7; i++)
@@ -203,7 +203,7 @@ Test(acks, a_rank_about_to_sleep_leaves_nothing_unread, .timeout = 60)
 Test(acks, a_crowded_rank_takes_its_messages_at_once, .timeout = 60)
 {
 	char data[64] = { 0 };
-	struct side s[2];
+	struct acks_rank s[2];
 
 	open_in(s, true, true);
 	for (int i = 0; i < 7; i++) {
@@ -213,13 +213,13 @@ Test(acks, a_crowded_rank_takes_its_messages_at_once, .timeout = 60)
 	close_sides(s);
 }
 
-/* Ten packets fill the congestion window; the kernel's timer would acknowledge them after 40 ms, some 100,000 polls. The
- * poll that has removed the ten finds the next ones. */
+/* Ten packets fill the congestion window; the kernel's timer would acknowledge them after 40 ms, some 100,000 polls.
+ * The poll that has removed the ten finds the next ones. */
 Test(acks, no_message_waits_for_one, .timeout = 60)
 {
 	char data[64][64] = { 0 };
 	int least = INT_MAX;
-	struct side s[2];
+	struct acks_rank s[2];
 
 	for (int i = 0; i < TRIES; i++) {
 		int polls = 0;
@@ -240,7 +240,7 @@ Test(acks, no_message_waits_for_one, .timeout = 60)
 Test(acks, the_end_behind_unread_messages_is_seen, .timeout = 60)
 {
 	char data[64] = { 0 };
-	struct side s[2];
+	struct acks_rank s[2];
 	int rc;
 
 	open_sides(s, true);
@@ -279,7 +279,7 @@ static size_t some_size(unsigned *random)
 	return 1 + (size_t)rand_r(random) % most[rand_r(random) % 5];
 }
 
-static void send_one(struct side *s, struct stream *t, int from, unsigned *random)
+static void send_one(struct acks_rank *s, struct stream *t, int from, unsigned *random)
 {
 	int at = (int)(t->sent % MOST_AHEAD);
 
@@ -290,7 +290,7 @@ static void send_one(struct side *s, struct stream *t, int from, unsigned *rando
 	t->sent++;
 }
 
-static void receive_one(struct side s[2], struct stream *t, int from, unsigned char *into)
+static void receive_one(struct acks_rank s[2], struct stream *t, int from, unsigned char *into)
 {
 	size_t bytes = t->bytes[t->received % MOST_AHEAD];
 	int rc;
@@ -308,7 +308,7 @@ Test(acks, messages_of_any_length_and_order_arrive, .timeout = 120)
 	static unsigned char into[LARGEST];
 	struct stream streams[DIRECTIONS] = { 0 };
 	unsigned random = 1;
-	struct side s[2];
+	struct acks_rank s[2];
 
 	open_sides(s, true);
 	for (int i = 0; i < DIRECTIONS * MOST_AHEAD; i++)
