@@ -15,9 +15,10 @@ OF_PARTS = MPI_CALLS[3:8]       # each rank has a part of the message
 
 
 class Contender:
-    """label: title of the column; calls: available collectives; spins: waits without yielding; ours: a Tutti setting."""
+    """label: title of the column; calls: available collectives; spins: waits without yielding; ours: a Tutti setting;
+    most: ranks at most; limit: no library, but the least that the machine allows."""
 
-    label, calls, transports, spins, ours = "", MPI_CALLS, ("shm", "tcp"), False, False
+    label, calls, transports, spins, ours, most, limit = "", MPI_CALLS, ("shm", "tcp"), False, False, 256, False
 
     def __init__(self, build):
         self.program = os.path.join(build, "perf/peers", self.label)
@@ -219,4 +220,16 @@ class Gloo(Contender):
         return [self.program], {}, np
 
 
-ALL = (Tutti, TuttiRegistered, OpenMPI, OpenMPIoverUCX, OpenMPI5, MPICH, MPICH5, IntelMPI, Gloo)
+class Sockets(Contender):
+    """Bare sockets."""
+
+    label, transports, most, limit = "sockets", ("tcp",), 2, True
+
+    def compile(self, top):
+        self.run_compiler("gcc", "sockets.c", top)
+
+    def command(self, np, transport, crowded):
+        return [self.program], {"PEER_PORT": str(free_port())}, np
+
+
+ALL = (Tutti, TuttiRegistered, OpenMPI, OpenMPIoverUCX, OpenMPI5, MPICH, MPICH5, IntelMPI, Gloo, Sockets)

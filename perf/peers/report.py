@@ -16,6 +16,7 @@ from placement import ANYWHERE
 
 SMALL = 64 << 10                # largest size of the lower class of sizes
 CASE = ("np", "transport", "collective", "place", "buffers", "offset", "placement", "busy")
+LIMITS = {"sockets"}            # contenders that are no libraries, the least that the machine allows
 FIELDS = (*CASE, "bytes", "round", "contender", "calls", "mean_us", "median_us")
 
 
@@ -75,7 +76,8 @@ class Table:
 
     def __init__(self, case, us, samples, ours):
         self.case, self.us = case, us
-        self.peers = sorted({s["contender"] for s in samples} - set(ours))
+        here = {s["contender"] for s in samples} - set(ours)
+        self.peers, limits = sorted(here - LIMITS), sorted(here & LIMITS)
         self.rows = []
         for size in sorted({s["bytes"] for s in samples}):
             times, means = {}, {}
@@ -87,7 +89,7 @@ class Table:
             if peers:
                 means = {c: statistics.fmean(values) for c, values in means.items()}
                 self.rows.append(Row(size, times, means, us, peers, case[-1]))
-        self.shown = [us] + self.peers
+        self.shown = [us] + self.peers + limits
 
     def title(self):
         return title_of(self.case) + ("" if self.us == "tutti" else f", {self.us}")

@@ -96,8 +96,17 @@ def peers_without_a_common_round_are_no_best_ones():
     return "" if table.behind() == "mpich: 4 (1.50)" and not none else f"{table.behind()}; {none}"
 
 
+def a_limit_is_shown_and_is_no_peer():
+    samples = [sample("tutti", 1, 0, 3, 3), sample("sockets", 1, 0, 1, 1), sample("mpich", 1, 0, 2, 2)]
+    table, = report.tables_of(samples)
+    row, = table.cells()
+    alone = list(report.tables_of(samples[:2]))
+    return "" if table.behind() == "mpich: 4 (1.50)" and row[1:4] == ["3.00", "2.00*", "1.00"] and not alone \
+        else f"{table.behind()}; {row}; {alone}"
+
+
 CLAIMS = (ranks_share_a_session, a_failed_rank_ends_its_world, neighbors_end, means_count_beside_neighbors,
-          peers_without_a_common_round_are_no_best_ones)
+          peers_without_a_common_round_are_no_best_ones, a_limit_is_shown_and_is_no_peer)
 for number, claim in enumerate(CLAIMS, 1):
     wrong = claim()
     print(f"{'not ok' if wrong else 'ok'} {number} - {claim.__name__.replace('_', ' ')}" + (f"\n# {wrong}" if wrong else ""))
