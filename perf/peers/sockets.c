@@ -1,9 +1,9 @@
 /*
  * sockets.c - bare sockets as a contender of perf/compare: the limit of small messages over TCP between two ranks
  *
- * A message is a header of 16 or 24 bytes and the payload: one send, and a loop of recv that finds both. Nothing checks,
- * orders, plans or logs the calls. Acknowledgements are saved as in transports/tcp/tcp_acks.h. perf/compare --limit
- * starts the ranks; PEER_PORT is a free port.
+ * A message is a header of 16 or 24 bytes and the payload: one send, and a loop of recv that finds both. Nothing
+ * checks, orders, plans or logs the calls. Acknowledgements are saved as in transports/tcp/tcp_acks.h. perf/compare
+ * --limit starts the ranks; PEER_PORT is a free port.
  */
 #include <arpa/inet.h>
 #include <errno.h>

@@ -125,7 +125,8 @@ Test(encryption, no_key_stream_is_used_twice, .timeout = 120)
 #define WIRE_BYTES (64 << 10)
 #define MARKER "marker that no listener may read"
 
-static const size_t sizes[MESSAGES] = { 4, 0, 240, 241, 1000, 1, 3000, LARGEST, 8 };
+static const size_t sizes[MESSAGES] = { 4,       0, TT_TCP_SMALL, TT_TCP_SMALL + 1, 1000, 1, 3000,
+					LARGEST, 8 };
 
 /* Byte i of message m; the markers are where i is small. */
 static uint8_t content(int m, size_t i)
