@@ -93,25 +93,25 @@ static void leave(void)
 /* ---- messages -------------------------------------------------------------------------------- */
 
 /* A message that is sent or received */
-struct message {
+struct socket_message {
 	char *payload; /* NULL: none */
 	size_t bytes, head, done;
 };
 
-static struct message make(const void *payload, size_t bytes, unsigned *number)
+static struct socket_message make(const void *payload, size_t bytes, unsigned *number)
 {
 	size_t head = payload ? HEAD + (*number)++ % 2 * ODD : 0;
 
-	return (struct message){ (char *)(uintptr_t)payload, payload ? bytes : 0, head, 0 };
+	return (struct socket_message){ (char *)(uintptr_t)payload, payload ? bytes : 0, head, 0 };
 }
 
-static int is_open(const struct message *m)
+static int is_open(const struct socket_message *m)
 {
 	return m->done < m->head + m->bytes;
 }
 
 /* Header and payload without their first bytes. Returns the number of pieces. */
-static size_t pieces(struct iovec iov[2], char *head, const struct message *m)
+static size_t pieces(struct iovec iov[2], char *head, const struct socket_message *m)
 {
 	if (m->done < m->head) {
 		iov[0] = (struct iovec){ head + m->done, m->head - m->done };
@@ -122,7 +122,7 @@ static size_t pieces(struct iovec iov[2], char *head, const struct message *m)
 	return 1;
 }
 
-static ssize_t send_some(const struct message *m)
+static ssize_t send_some(const struct socket_message *m)
 {
 	char whole[HEAD + ODD + WHOLE];
 	struct iovec iov[2];
@@ -137,7 +137,7 @@ static ssize_t send_some(const struct message *m)
 	return sendmsg(fd, &msg, MSG_NOSIGNAL | MSG_DONTWAIT);
 }
 
-static ssize_t receive_some(const struct message *m, int flags)
+static ssize_t receive_some(const struct socket_message *m, int flags)
 {
 	static char whole[HEAD + ODD + WHOLE];
 	size_t left = m->head + m->bytes - m->done;
@@ -171,7 +171,7 @@ static void remove_unread(void)
 }
 
 /* MSG_PEEK for a small message of a peer that only sends */
-static int peek_flag(const struct message *in)
+static int peek_flag(const struct socket_message *in)
 {
 	if (peeks && in->bytes <= PEEK && (unread || one_way > 1))
 		return MSG_PEEK;
@@ -197,7 +197,7 @@ static void count_received(void)
 
 /* ---- exchange -------------------------------------------------------------------------------- */
 
-static int receive_more(struct message *in)
+static int receive_more(struct socket_message *in)
 {
 	int flag = peek_flag(in);
 	ssize_t n = receive_some(in, flag);
@@ -215,7 +215,7 @@ static int receive_more(struct message *in)
 	return 0;
 }
 
-static int send_more(struct message *out)
+static int send_more(struct socket_message *out)
 {
 	ssize_t n = send_some(out);
 
@@ -229,7 +229,7 @@ static int send_more(struct message *out)
 static int exchange(const void *to, void *from, size_t bytes)
 {
 	static unsigned sent, received;
-	struct message out = make(to, bytes, &sent), in = make(from, bytes, &received);
+	struct socket_message out = make(to, bytes, &sent), in = make(from, bytes, &received);
 
 	one_way = to ? 0 : one_way + 1;
 	while (is_open(&out) || is_open(&in))
