@@ -18,7 +18,7 @@
 #define TT_TCP_QUEUE 64 /* most posts in flight on a link */
 /* largest payload that is copied behind its header, and out of there, since send and recv of one piece are faster than
  * sendmsg and recvmsg of two */
-#define TT_TCP_SMALL 4096
+#define TT_TCP_SMALL 1024
 
 #define TT_TCP_ODD 8
 
