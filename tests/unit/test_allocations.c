@@ -10,6 +10,7 @@
 #include <sys/mman.h>
 
 #include "base/base.h"
+#include "model/choose.h"
 #include "tests/support/descriptors.h"
 #include "tests/support/harness_control.h"
 #include "tests/support/malloc_count.h"
@@ -126,6 +127,24 @@ static int one_block(tuttiComm_t *comm, int rank, int n, void *arg)
 		fprintf(stderr, "rank %d: %llu bytes of scratch\n", rank,
 			(unsigned long long)scratch);
 	return scratch > 1100 << 10;
+}
+
+/* Each rank without shared memory makes this choice at its first call: 224 plans of smaller groups are simulated, once
+ * each, with 17 allocations for a plan. */
+Test(allocations, a_choice_for_64_ranks_is_counted, .timeout = 60)
+{
+	static const int host_of[64];
+	struct tt_topology topology = { .nranks = 64, .nhosts = 1, .host_of = host_of };
+	struct tt_shape shape = { .collective = TT_ALLREDUCE, .nranks = 64, .topology = &topology };
+	struct tt_call_facts facts = { .bytes = sizeof(float), .over_tcp = true, .cores = 2 };
+	struct tt_candidate list[TT_MOST_CANDIDATES];
+	unsigned long before = allocations;
+	int best;
+
+	if (!COUNTED)
+		cr_skip_test("a sanitizer has its own malloc");
+	cr_assert_gt(tt_plan_candidates(&shape, &facts, list, &best), 0);
+	cr_expect_leq(allocations - before, 3800, "%lu", allocations - before);
 }
 
 Test(allocations, two_shot_of_twelve_ranks_keeps_one_block_of_scratch, .timeout = 120)
