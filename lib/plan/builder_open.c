@@ -204,7 +204,7 @@ static uint32_t sort_peers(int *peers, uint32_t count)
 }
 
 /* Inserts a peer into a short list, which stays sorted and without repetitions: most plans have a few
- * peers, and qsort allocates. */
+ * peers, and qsort takes longer than the rest of the plan. */
 static void insert_peer(int *peers, uint32_t *count, int peer)
 {
 	uint32_t at = *count;

@@ -129,8 +129,8 @@ static int one_block(tuttiComm_t *comm, int rank, int n, void *arg)
 	return scratch > 1100 << 10;
 }
 
-/* Each rank without shared memory makes this choice at its first call: 224 plans of smaller groups are simulated, once
- * each, with 17 allocations for a plan. */
+/* Each rank without shared memory makes this choice at its first call: 224 plans of smaller groups are simulated, with
+ * 17 allocations for a plan. */
 Test(allocations, a_choice_for_64_ranks_is_counted, .timeout = 60)
 {
 	static const int host_of[64];
