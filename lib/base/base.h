@@ -73,7 +73,7 @@ void tt_handle_free(void *handle, size_t bytes);
 bool tt_handle_is(const void *handle);
 
 /* clock.c */
-uint64_t tt_now_ns(void); /* monotonic */
+uint64_t tt_now_ns(void);        /* monotonic */
 uint64_t tt_now_coarse_ns(void); /* the same in steps of some ms, in a quarter of the time */
 static inline uint64_t tt_deadline_ns(uint32_t timeout_ms)
 {

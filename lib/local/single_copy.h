@@ -62,12 +62,12 @@ struct tt_single_copy {
 	bool bounces;           /* some memory must be copied to be read */
 	bool follows;           /* the call goes the way of those before, without an exchange */
 	bool pscw;              /* single_copy_pscw.c: no exchange */
-	bool pairwise;          /* single_copy_pscw.c: each pair of ranks completes, no posts of all ranks */
-	uint8_t can;            /* this rank's answer to AGREE */
-	size_t part;            /* bytes of a rank's part of an allreduce */
-	size_t done;            /* bytes of the current piece that are summed or fetched */
-	unsigned fetched;       /* mask of the peers whose pieces are fetched */
-	int fetching;           /* the peer whose piece is half fetched, -1: none */
+	bool pairwise; /* single_copy_pscw.c: each pair of ranks completes, no posts of all ranks */
+	uint8_t can;   /* this rank's answer to AGREE */
+	size_t part;   /* bytes of a rank's part of an allreduce */
+	size_t done;   /* bytes of the current piece that are summed or fetched */
+	unsigned fetched; /* mask of the peers whose pieces are fetched */
+	int fetching;     /* the peer whose piece is half fetched, -1: none */
 	struct tt_smsc_addresses of[TT_SINGLE_COPY_RANKS];
 	const char *in_at[TT_SINGLE_COPY_RANKS],
 		*out_at[TT_SINGLE_COPY_RANKS]; /* NULL: by bounce buffer */

@@ -57,8 +57,8 @@
 #define TRY_AGAIN 256u     /* waits from one try of all spins to the next */
 #define YIELDS_OWN_CORE 20u
 #define YIELDS_CROWDED 60u
-#define YIELDS_EAGER 16u   /* of a wait without an operation */
-#define YIELDING_MS 5u /* bound of the time in which a wait yields */
+#define YIELDS_EAGER 16u /* of a wait without an operation */
+#define YIELDING_MS 5u   /* bound of the time in which a wait yields */
 /* a yield of this length gave a time slice to a computing peer, or to another program */
 #define LONG_YIELD_NS 1000000u
 #define YIELD_MOST_NS 4000000u /* bound of one yield in the mean */

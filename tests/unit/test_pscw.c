@@ -14,7 +14,8 @@
 #include "tests/support/must.h"
 #include "tests/support/ranks.h"
 
-#define COUNT (70000 + 5) /* elements of a part: with three ranks, an alltoall that is tried both ways */
+#define COUNT \
+	(70000 + 5) /* elements of a part: with three ranks, an alltoall that is tried both ways */
 
 struct pscw_buffers {
 	int *in, *out;

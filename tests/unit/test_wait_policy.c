@@ -59,7 +59,7 @@ int clock_gettime(clockid_t id, struct timespec *t)
 static struct late_call {
 	atomic_int asked, gone; /* calls that rank 1 may make, and has made */
 	atomic_bool pauses;     /* rank 0 yields no more */
-} *late;
+} * late;
 static int yields_left; /* of a call of rank 0, until rank 1 may make its own */
 
 static void let_the_late_rank_go(void)
