@@ -119,8 +119,11 @@ static inline void tt_slots_post(tuttiComm_t c, const void *data, size_t bytes, 
 {
 	struct tt_comm_rounds *r = &c->calls.rounds;
 
-	if (bytes > TT_SLOT_SMALL)
+	if (bytes > TT_SLOT_SMALL) {
 		data = tt_slots_write(c, data, bytes, nontemporal);
+		if (tt_has_demote && !c->hosts.crowded && r->full == r->now)
+			tt_demote_lines(data, bytes); /* all ranks wait for each other */
+	}
 	r->now++;
 	c->paths.slots->slot_ops->post(c->paths.slots, data, bytes, r->now, stamp);
 }

@@ -11,16 +11,19 @@
 #include "mem/peer_lines.h"
 #include "mem/reduce_types.h"
 
-bool tt_readers_own;
+bool tt_readers_own, tt_has_demote;
 
 static __attribute__((constructor)) void look_at_processor(void)
 {
 #ifdef __x86_64__
 	unsigned most, b, c, d;
 	const unsigned amd = 0x68747541, hygon = 0x6f677948; /* "Auth", "Hygo" */
+	const unsigned cldemote = 1u << 25;
 
 	if (__get_cpuid(0, &most, &b, &c, &d))
 		tt_readers_own = b == amd || b == hygon;
+	if (__get_cpuid_count(7, 0, &most, &b, &c, &d))
+		tt_has_demote = c & cldemote;
 #endif
 }
 

@@ -37,6 +37,30 @@ static inline void tt_own_lines(void *p, size_t bytes)
 	}
 }
 
+/* Does the processor have cldemote? Set when the library is loaded. */
+extern bool tt_has_demote;
+
+/* Where tt_has_demote: the line at p, which this core has written, moves to the cache that all cores share. Another core
+ * that waits for it finds it there sooner than in this core's; this core finds it later. */
+static inline void tt_demote_line(const void *p)
+{
+#ifdef __x86_64__
+	/* cldemote [rax]: gcc has its name only with -mcldemote */
+	__asm__ volatile(".byte 0x0f, 0x1c, 0x00" : : "a"(p) : "memory");
+#else
+	(void)p;
+#endif
+}
+
+/* The same for lines that hold [p, p + bytes), unless they are many: then the transfer takes longer (Xeon, two cores,
+ * ping-pong of 1 KiB 0.54 us for 0.68, of 2 KiB 0.91 for 0.88, of 4 KiB 1.45 for 1.27). */
+#define TT_DEMOTE_MOST 1024u
+static inline void tt_demote_lines(const void *p, size_t bytes)
+{
+	for (size_t at = 0; at < bytes && bytes <= TT_DEMOTE_MOST; at += TT_LINE)
+		tt_demote_line((const char *)p + at);
+}
+
 /* Prefetch the line at p and take exclusive ownership of it, for a reader that writes there later. Processors
  * without the instruction do nothing. */
 static inline void tt_fetch_to_write(const void *p)

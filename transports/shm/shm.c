@@ -120,6 +120,7 @@ static struct tt_shm_link *make(struct tt_shm_ep *ep, int peer, int channel)
 		.t = &tt_shm, .ep = &ep->base, .peer = peer, .channel = channel
 	};
 	l->segment = s;
+	l->demotes = s->demotes;
 	l->tx = tt_shm_segment_ring(s, s->me, other, channel);
 	l->rx = tt_shm_segment_ring(s, other, s->me, channel);
 	l->peer_bell = &s->header->bells[other];

@@ -251,9 +251,11 @@ void *tt_shm_reserve(struct tt_link *link, size_t bytes)
 	return bytes <= TT_SHM_SMALL ? l->writing : l->room;
 }
 
-static void put_flag(struct tt_shm_line *line, uint64_t flag)
+static void put_flag(const struct tt_shm_link *l, struct tt_shm_line *line, uint64_t flag)
 {
 	atomic_store_explicit(&line->flag, flag, memory_order_release);
+	if (l->demotes)
+		tt_demote_line(line);
 }
 
 /* Copies of a constant size are no calls; only the last line is not full. */
@@ -263,14 +265,14 @@ static void spread(struct tt_shm_link *l, const uint8_t *from, size_t bytes, uin
 
 	for (uint64_t i = 1; bytes > TT_SHM_INLINE; i++) {
 		memcpy(line->payload, from, TT_SHM_INLINE);
-		put_flag(line, flag);
+		put_flag(l, line, flag);
 		flag += 1ull << 32;
 		from += TT_SHM_INLINE;
 		bytes -= TT_SHM_INLINE;
 		line = tt_shm_line_at(l->tx, l->sent + i);
 	}
 	memcpy(line->payload, from, bytes);
-	put_flag(line, flag);
+	put_flag(l, line, flag);
 }
 
 /* May the reader keep the cell? One claimed cell stays here, for a reader that does not answer. */
@@ -313,10 +315,10 @@ static inline int commit(struct tt_shm_link *l, const void *data, size_t bytes, 
 	if (lines > 1) {
 		spread(l, data, bytes, flag);
 	} else if (bytes <= TT_SHM_INLINE) {
-		put_flag(line, flag);
+		put_flag(l, line, flag);
 	} else {
 		fill_in(l, cells_for(l, bytes), line, bytes);
-		put_flag(line, flag);
+		put_flag(l, line, flag);
 	}
 	l->sent += lines;
 	l->base.messages++;
@@ -345,13 +347,21 @@ int tt_shm_post(struct tt_link *link, const void *data, size_t bytes, uint32_t s
 	atomic_store_explicit(&line->rts, true, memory_order_relaxed);
 	l->rts |= 1ull << (l->sent % TT_SHM_LINES);
 	((struct tt_shm_ep *)link->ep)->nrts++;
-	put_flag(line, tt_shm_flag(l->sent + 1, bytes, stamp));
+	put_flag(l, line, tt_shm_flag(l->sent + 1, bytes, stamp));
 	l->sent++;
 	link->posted++;
 	link->messages++;
 	link->sent_bytes += bytes;
 	wake_reader(l);
 	return 1;
+}
+
+/* Does the reader wait for this message? It has no earlier one in a cell. */
+static bool is_awaited(struct tt_shm_link *l, size_t bytes)
+{
+	const struct tt_shm_cells *s = cells_for(l, bytes);
+
+	return !(s->busy & ~s->away);
 }
 
 unsigned tt_shm_ring_look(struct tt_shm_link *l)
@@ -374,6 +384,8 @@ int tt_shm_put(struct tt_link *link, const void *data, size_t bytes, uint32_t st
 	link->nontemporal = false;
 	if (room != l->writing)
 		tt_copy(room, data, bytes);
+	if (bytes > TT_SHM_SMALL && bytes <= TT_DEMOTE_MOST && l->demotes && is_awaited(l, bytes))
+		tt_demote_lines(room, bytes);
 	commit(l, data, bytes, stamp);
 	return 1;
 }
@@ -396,12 +408,14 @@ static uint64_t get_flag(struct tt_shm_line *line)
 	return atomic_load_explicit(&line->flag, memory_order_acquire);
 }
 
-/* All flags are loaded before the comparison, so that the transfers overlap. */
+/* The first flag is there. The others are loaded before the comparison, so that the transfers of their lines overlap;
+ * not before the first one: a reader that polls all lines takes each from the writer before it is written (ping-pong
+ * of 256 B, Xeon, us: 0.58, so 0.46). */
 static int gather(struct tt_shm_link *l, uint8_t *to, size_t bytes, uint64_t expected,
 		  unsigned lines)
 {
 	uint64_t differs = 0;
-	unsigned i = 0;
+	unsigned i = 1;
 
 	for (; i < lines; i++)
 		differs |= get_flag(tt_shm_line_at(l->rx, l->got + i)) ^
@@ -448,11 +462,6 @@ static inline int peek(struct tt_shm_link *l, void *room, size_t bytes, uint32_t
 
 	l->spread = lines;
 	l->cells = NULL;
-	if (lines > 1) {
-		*ret_data = room;
-		if (gather(l, room, bytes, expected, lines))
-			return 1;
-	}
 	flag = get_flag(line);
 	if (flag != expected)
 		return flag >> 32 == expected >> 32 ? other_call(l, bytes, stamp) : 0;
@@ -460,8 +469,10 @@ static inline int peek(struct tt_shm_link *l, void *room, size_t bytes, uint32_t
 		*ret_data = line->payload;
 		return 1;
 	}
-	if (lines > 1)
-		return 0;
+	if (lines > 1) {
+		*ret_data = room;
+		return gather(l, room, bytes, expected, lines);
+	}
 	if (tt_likely(!atomic_load_explicit(&line->rts, memory_order_acquire)))
 		return in_cell(l, line, bytes, ret_data);
 	return tt_shm_rndv_read(l, line, room, bytes, stamp, ret_data);

@@ -94,7 +94,7 @@ struct tt_shm_link {
 	uint64_t sent, drained; /* lines; drained: local copy of done */
 	uint64_t rts; /* mask of lines, by number % 64: RTS that the reader has not released */
 	struct tt_shm_cells small, large; /* cells of a page; cells of message_bytes */
-	bool starved;
+	bool starved, demotes;            /* demotes: copy of the segment's */
 
 	/* reading */
 	struct tt_shm_ring *rx;

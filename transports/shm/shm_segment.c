@@ -26,6 +26,7 @@
 #include <unistd.h>
 
 #include "base/sock.h"
+#include "mem/peer_lines.h"
 #include "transports/shm/shm_segment.h"
 
 #define MAGIC 0x54554d53u
@@ -420,6 +421,7 @@ static int form_group(const struct tt_world *w, struct tt_shm_segment *s)
 		rc = join_segment(w, leader, mine.token, s);
 	}
 	if (!rc) {
+		s->demotes = tt_has_demote && !w->crowded;
 		tt_shm_single_copy_publish(s, w->crowded);
 		return 0;
 	}

@@ -109,6 +109,8 @@ struct tt_shm_segment {
 	int *local_of; /* [nranks] local rank in the group, -1: not reached */
 	size_t cell_bytes, ring_bytes, pages_bytes, slots_at, pages_at, rings_at;
 	uint32_t ncells;
+	/* written lines leave this core's cache at once (tt_demote_line): other cores read them, since no ranks share one */
+	bool demotes;
 	_Atomic size_t claimed; /* bytes claimed by this rank */
 };
 

@@ -15,6 +15,7 @@
  */
 #include <string.h>
 
+#include "mem/peer_lines.h"
 #include "transports/shm/shm_ring.h"
 
 static struct tt_shm_slot_line *slot_of(struct tt_shm_segment *s, int local_rank, uint64_t number)
@@ -22,15 +23,22 @@ static struct tt_shm_slot_line *slot_of(struct tt_shm_segment *s, int local_rank
 	return tt_shm_segment_slot_area(s, local_rank)->slot[number % TT_SLOT_DEPTH];
 }
 
-static void write_lines(struct tt_shm_slot_line *line, const char *from, size_t bytes,
-			uint64_t flag)
+static void put_flag(const struct tt_shm_segment *s, struct tt_shm_slot_line *line, uint64_t flag)
+{
+	atomic_store_explicit(&line->flag, flag, memory_order_release);
+	if (s->demotes)
+		tt_demote_line(line);
+}
+
+static void write_lines(const struct tt_shm_segment *s, struct tt_shm_slot_line *line,
+			const char *from, size_t bytes, uint64_t flag)
 {
 	for (; bytes > TT_SLOT_LINE; bytes -= TT_SLOT_LINE, from += TT_SLOT_LINE, line++) {
 		memcpy(line->payload, from, TT_SLOT_LINE);
-		atomic_store_explicit(&line->flag, flag, memory_order_release);
+		put_flag(s, line, flag);
 	}
 	memcpy(line->payload, from, bytes);
-	atomic_store_explicit(&line->flag, flag, memory_order_release);
+	put_flag(s, line, flag);
 }
 
 void tt_shm_slot_post(struct tt_endpoint *base, const void *data, size_t bytes, uint64_t number,
@@ -41,10 +49,10 @@ void tt_shm_slot_post(struct tt_endpoint *base, const void *data, size_t bytes, 
 	uint64_t flag = tt_shm_flag(number, bytes, stamp);
 
 	if (bytes <= TT_SLOT_SMALL) {
-		write_lines(line, data, bytes, flag);
+		write_lines(s, line, data, bytes, flag);
 	} else {
 		line->offset = (uint64_t)((const char *)data - tt_shm_segment_pages(s, 0));
-		atomic_store_explicit(&line->flag, flag, memory_order_release);
+		put_flag(s, line, flag);
 	}
 	tt_shm_wake_all(s);
 }
@@ -91,15 +99,16 @@ int tt_shm_slot_poll(struct tt_endpoint *base, int peer, size_t bytes, uint64_t 
 		 first = atomic_load_explicit(&line->flag, memory_order_acquire);
 
 	*ret_data = line;
-	/* all flags are loaded before the comparison, so that the transfers overlap */
-	if (bytes <= TT_SLOT_SMALL)
-		for (size_t at = TT_SLOT_LINE; at < bytes; at += TT_SLOT_LINE)
-			rest |= atomic_load_explicit(&(++line)->flag, memory_order_acquire) ^
-				expected;
-	if (tt_likely(first == expected))
-		return bytes > TT_SLOT_SMALL ? in_pages(base, peer, line, bytes, ret_data)
-					     : rest == 0;
-	return first >> 32 != expected >> 32 ? 0 : differs(base, peer, bytes, number, stamp);
+	if (tt_unlikely(first != expected))
+		return first >> 32 != expected >> 32 ? 0
+						     : differs(base, peer, bytes, number, stamp);
+	if (bytes > TT_SLOT_SMALL)
+		return in_pages(base, peer, line, bytes, ret_data);
+	/* all other flags are loaded before the comparison, so that the transfers overlap; none before the first one is
+	 * there (shm_ring.c) */
+	for (size_t at = TT_SLOT_LINE; at < bytes; at += TT_SLOT_LINE)
+		rest |= atomic_load_explicit(&(++line)->flag, memory_order_acquire) ^ expected;
+	return rest == 0;
 }
 
 void tt_shm_slot_release(struct tt_endpoint *base, uint64_t number, uint16_t stamp)
@@ -135,9 +144,11 @@ static struct tt_shm_slot_area *area_of(struct tt_endpoint *base, int peer)
 void tt_shm_pscw_post(struct tt_endpoint *base, const struct tt_peer_memory *mine, uint64_t number,
 		      uint32_t stamp)
 {
-	write_lines(&area_of(base, base->world->rank)->exposed, (const char *)mine, sizeof(*mine),
-		    tt_shm_flag(number, sizeof(*mine), stamp));
-	tt_shm_wake_all(&((struct tt_shm_ep *)base)->segment);
+	struct tt_shm_segment *s = &((struct tt_shm_ep *)base)->segment;
+
+	write_lines(s, &tt_shm_segment_slot_area(s, s->me)->exposed, (const char *)mine,
+		    sizeof(*mine), tt_shm_flag(number, sizeof(*mine), stamp));
+	tt_shm_wake_all(s);
 }
 
 int tt_shm_pscw_test_start(struct tt_endpoint *base, int peer, uint64_t number, uint32_t stamp,
@@ -163,9 +174,8 @@ void tt_shm_pscw_complete(struct tt_endpoint *base, int peer, uint64_t number)
 {
 	struct tt_shm_segment *s = &((struct tt_shm_ep *)base)->segment;
 
-	atomic_store_explicit(
-		&tt_shm_segment_slot_area(s, s->me)->completed[s->local_of[peer]], number,
-		memory_order_release);
+	atomic_store_explicit(&tt_shm_segment_slot_area(s, s->me)->completed[s->local_of[peer]],
+			      number, memory_order_release);
 	tt_shm_wake(s, s->local_of[peer]);
 }
 
@@ -173,6 +183,6 @@ bool tt_shm_pscw_test_complete(struct tt_endpoint *base, int peer, uint64_t numb
 {
 	const struct tt_shm_segment *s = &((struct tt_shm_ep *)base)->segment;
 
-	return atomic_load_explicit(&area_of(base, peer)->completed[s->me],
-				    memory_order_acquire) >= number;
+	return atomic_load_explicit(&area_of(base, peer)->completed[s->me], memory_order_acquire) >=
+	       number;
 }
