@@ -24,7 +24,8 @@
 
 #define HANDSHAKE_NS (5 * TT_SECOND)
 #define AT_ONCE 16
-/* ... or until handshakes have taken that long, so that those that go on have their turn */
+/* ... or until handshakes have taken that long: those that go on have their turn, else a full listener would drop ranks
+ * whose hello it has not read yet */
 #define TURN_NS (TT_SECOND / 1000)
 #define PAUSE_NS (TT_SECOND / 100)
 /* time without descriptors after which joining and tt_control_take fail */
@@ -190,21 +191,6 @@ static void accept_without_descriptor(struct tt_listener *l)
 		tt_service_keep_reserve();
 }
 
-/* Is there room for one more connection, or a victim? Where the listener is full, handshakes whose bytes have come
- * go on first: the hello of a rank may wait there, and its handshake would have been in vain. */
-static enum tt_admission admit(struct tt_listener *l, struct tt_unauth **ret_victim)
-{
-	enum tt_admission admission = tt_admission_next(l, ret_victim);
-
-	if (admission == TT_ADMIT && !*ret_victim)
-		return admission;
-	for (struct tt_unauth *u = l->unauth; u; u = u->next)
-		if (!u->dead && u->tls &&
-		    poll(&(struct pollfd){ .fd = u->fd, .events = POLLIN }, 1, 0) > 0)
-			tt_unauth_event(u);
-	return tt_admission_next(l, ret_victim);
-}
-
 void tt_accept_event(struct tt_listener *l)
 {
 	uint64_t until = tt_now_ns() + TURN_NS;
@@ -212,7 +198,7 @@ void tt_accept_event(struct tt_listener *l)
 	/* else closed after epoll has reported the event */
 	for (int i = 0; i < AT_ONCE && l->fd >= 0 && (!i || tt_now_ns() < until); i++) {
 		struct tt_unauth *victim;
-		enum tt_admission admission = admit(l, &victim);
+		enum tt_admission admission = tt_admission_next(l, &victim);
 		struct tt_address source;
 		int fd;
 
