@@ -298,7 +298,7 @@ TUTTI_API tuttiResult_t tuttiCommInitAll(tuttiComm_t *comms, int ndev, const int
  *   Returns    as tuttiCommInitRank; tuttiInvalidArgument also for another negative color.
  *              All ranks succeed or all fail: the failing rank gets its error, the others
  *              tuttiRemoteError with its text. comm stays usable.
- *   Thread     as calls     Blocks   yes, at most the timeout */
+ *   Thread     as calls     Blocks   yes, at most the timeout and a second */
 #define TUTTI_SPLIT_NOCOLOR (-1)
 TUTTI_API tuttiResult_t tuttiCommSplit(tuttiComm_t comm, int color, int key, tuttiComm_t *newcomm,
 				       tuttiConfig_t *config);

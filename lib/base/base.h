@@ -74,7 +74,7 @@ bool tt_handle_is(const void *handle);
 
 /* clock.c */
 uint64_t tt_now_ns(void);        /* monotonic */
-uint64_t tt_now_coarse_ns(void); /* the same in steps of some ms, in a quarter of the time */
+uint64_t tt_now_coarse_ns(void); /* the same, late by up to some ms, in a quarter of the time */
 static inline uint64_t tt_deadline_ns(uint32_t timeout_ms)
 {
 	return tt_now_ns() + timeout_ms * 1000000ull;

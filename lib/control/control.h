@@ -169,7 +169,8 @@ size_t tt_control_memory(struct tt_control *ctl);
 /* ---- exchanges ------------------------------------------------------------------------------- */
 
 /* Allgather over the tree: mine[bytes] of each rank into all[nranks][bytes]. Collective: ranks call
- * in the same order. 0 | TT_REMOTE, TT_TIMEOUT. Blocks until deadline, and for 0.75 s more while a rank does not answer. */
+ * in the same order. 0 | TT_REMOTE, TT_TIMEOUT. Blocks until deadline, and then, while a rank does not
+ * answer, until 0.75 s after it, or 0.3 s after a later call; in a join for 0.25 s. */
 int tt_control_allgather(struct tt_control *ctl, const void *mine, size_t bytes, void *all,
 			 uint64_t deadline_ns);
 
@@ -196,8 +197,9 @@ void tt_parts_free(struct tt_parts *parts);
 /* Agree on one outcome. Collective. code: this rank's result, with the thread's last error. Returns
  * 0 where every rank gives 0; else every rank returns a failure: a rank with a reason of its own
  * returns that reason, the other ranks the sentence of the first such rank, after `what`, "the
- * split". facts: one more part of each rank, to free after success; NULL: none. Blocks until deadline, and for 0.75 s
- * more while a rank does not answer; ranks that answer have 0.3 s more to come. */
+ * split". facts: one more part of each rank, to free after success; NULL: none. Blocks as
+ * tt_control_allgather; for ranks that answer 0.3 s more, from the later of deadline and call, in each of
+ * two exchanges. */
 int tt_control_agree(struct tt_control *ctl, int code, const char *what, struct tt_parts *facts,
 		     uint64_t deadline_ns);
 

@@ -23,9 +23,9 @@
 #include "control/control_internal.h"
 
 #define HANDSHAKE_NS (5 * TT_SECOND)
+/* connections that one event accepts, at most, and how long it may take: then handshakes that have begun go on, else a
+ * full listener would drop ranks whose hello it has not read yet */
 #define AT_ONCE 16
-/* ... or until handshakes have taken that long: those that go on have their turn, else a full listener would drop ranks
- * whose hello it has not read yet */
 #define TURN_NS (TT_SECOND / 1000)
 #define PAUSE_NS (TT_SECOND / 100)
 /* time without descriptors after which joining and tt_control_take fail */

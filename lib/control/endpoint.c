@@ -128,7 +128,7 @@ bool tt_endpoint_leaves(const struct tt_control_endpoint *ep)
 	for (const struct tt_control *ctl = ep->controls; ctl; ctl = ctl->next)
 		if (!ctl->departed.leaving)
 			return false;
-	return ep->controls != NULL;
+	return ep->controls || ep->ended;
 }
 
 void tt_endpoint_end_conn(struct tt_control_endpoint *ep, struct tt_conn *conn)
@@ -139,6 +139,7 @@ void tt_endpoint_end_conn(struct tt_control_endpoint *ep, struct tt_conn *conn)
 
 void tt_endpoint_end(struct tt_control_endpoint *ep)
 {
+	ep->ended = true;
 	for (struct tt_conn *c = ep->conns; c; c = c->next)
 		if (c->unconfirmed) /* the goodbyes were for connections in use */
 			tt_flood_connected(ep, c);

@@ -214,6 +214,7 @@ struct tt_control_endpoint {
 	struct tt_monitor *monitors;
 	struct tt_traffic sent;
 	struct tt_control *controls; /* oldest first */
+	bool ended;                  /* has said END to all peers, before its controls are freed */
 	char *id_file;               /* path of the unique id for monitors, or NULL */
 	int forming;                 /* splits and shrinks in progress on this rank */
 	struct tt_early *early;      /* frames of controls that are not made yet, oldest first */
@@ -230,7 +231,7 @@ int tt_endpoint_listen(struct tt_control_endpoint *ep, const struct tt_ports *po
 int tt_endpoint_tls(struct tt_control_endpoint *ep);
 int tt_endpoint_start(struct tt_control_endpoint *ep);
 void tt_endpoint_free(struct tt_control_endpoint *ep);
-/* Have all its communicators been left? Locked. */
+/* Have all its communicators been left? A connection that is made from then on needs an END. Locked. */
 bool tt_endpoint_leaves(const struct tt_control_endpoint *ep);
 /* Tell all peers, or one, that the endpoint closes; locked. */
 void tt_endpoint_end(struct tt_control_endpoint *ep);

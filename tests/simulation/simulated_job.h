@@ -13,7 +13,7 @@
  * others and goes on in the new communicator, or gives up. After each call:
  *
  *   - it has returned in time: a death within 2 s, where no fault silences a living rank within 3 s (a
- *     shrink: 9 s), anything else within 1 s of the deadline
+ *     shrink: 9 s), anything else within 1 s of the deadline (a join 3 s, a shrink three deadlines)
  *   - a success has the right data; an error has its reason in a fault, and a sentence, which says of no rank that
  *     could answer that it does not, and of none that it may be stopped, if only ranks that have left hide it
  *   - a rank that comes late to a join that has failed gets the reason; rank 0 awaits it for 2 s, and no longer

@@ -2,7 +2,7 @@
  * simulated_repeats.c - messages with a short timeout, sent again until they are sent
  *
  * Called by simulated_operations.c in schedules with slow servers, where a handshake takes 1 to 64 ms of the service
- * thread (simulated_tls.c), and 2 to 32 handshakes run at a time: when all ranks connect to one, the last ones find their timeout over. A message of one
+ * thread (simulated_tls.c), and 2 to 16 handshakes run at a time: when all ranks connect to one, the last ones find their timeout over. A message of one
  * frame is delivered once, however often it was sent again. A larger one that timed out may have gone in part, and
  * arrives then, too, so it may come twice. Nobody waits for ever: a message between live ranks is sent within
  * MOST_NS, and received as long after all have been sent.
@@ -11,6 +11,7 @@
 #include "tests/simulation/simulated_job.h"
 
 #define MEDIUM 100000u
+#define ONE_FRAME 16u
 #define TAG 5 /* as in simulated_operations.c: one order for all messages */
 #define MOST_NS (30 * SIM_SECOND)
 
@@ -33,9 +34,9 @@ unsigned sim_descriptor_limit(void)
 	return sim->job && sim->job->slow ? 16u << sim_common(0, 0, 13, 4) : 1024;
 }
 
-/* More than all ranks take that connect to one of them, whose server works off the oldest first: with less, each
- * handshake may end when its time is over, and with it all that wait behind. It is too short for one that was dropped
- * where the listener was full, and for a rank that asks a holder first. */
+/* Longer than the handshakes of all ranks with one, which come in the order of their hellos: in less time each of them
+ * might end when its time is over, and with it all that wait behind. Too short for a connection that was dropped where
+ * the listener was full, and for a rank that asks a holder first. */
 static uint32_t short_timeout_ms(const struct sim_comm *w, int index)
 {
 	uint32_t one = (uint32_t)(sim_handshake_ns() / SIM_MS), all = one * (uint32_t)w->n * 5 / 4;
@@ -48,7 +49,8 @@ static tuttiResult_t receive(struct repeats *x, int r, int timeout_ms)
 {
 	struct sim_comm *w = x->w;
 	tuttiResult_t rc = tuttiMsgRecv(x->data, MEDIUM, r, TAG, timeout_ms, w->comm, NULL);
-	bool again = sim->job->rank[w->member[r]].resent && x->data[1] < w->received[r];
+	bool again = sim->job->rank[w->member[r]].resent && x->data[1] < w->received[r] &&
+		     x->data[2] == (int)MEDIUM;
 
 	if (rc || sim->job->faults == SIM_CORRUPTION) {
 		x->awaited[r] -= !rc;
@@ -84,10 +86,11 @@ static tuttiResult_t send_again(struct repeats *x, int to)
 	for (;;) {
 		x->data[0] = w->rank;
 		x->data[1] = number;
+		x->data[2] = (int)x->bytes;
 		rc = tuttiMsgSend(x->data, x->bytes, to, TAG, 0, w->comm);
 		if (rc != tuttiTimeout)
 			break;
-		me->resent |= x->bytes > 16;
+		me->resent |= x->bytes > ONE_FRAME;
 		sim_trace("process %d: message %d to rank %d is sent again", me->process.number,
 			  number, to);
 		times++;
@@ -125,7 +128,7 @@ static tuttiResult_t receive_rest(struct repeats *x, int r)
 tuttiResult_t sim_repeat_messages(struct sim_comm *w, int index)
 {
 	struct repeats x = { .w = w,
-			     .bytes = sim_common(w->key, index, 2, 3) || w->n > 8 ? 16 : MEDIUM };
+			     .bytes = sim_common(w->key, index, 2, 3) || w->n > 8 ? ONE_FRAME : MEDIUM };
 	int each = 1 + (int)sim_common(w->key, index, 1, w->n > 4 ? 2 : 12);
 	uint32_t timeout_ms = w->comm->settings.timeout_ms;
 	tuttiResult_t rc = tuttiSuccess;

@@ -1,11 +1,8 @@
 /*
  * simulated_silence.c - which ranks cannot be heard: what an error may say of them, and how long a call may wait
  *
- * Called by simulated_checks.c after each failed call. Statuses and floods go from neighbor to neighbor, in tree
- * and ring. So a text may say "rank 3 is not answering" if
- *
- * Called by simulated_checks.c with the text of each failed call. Statuses go from neighbor to neighbor, in tree
- * and ring. So a text may say "rank 3 is not answering" if
+ * Called by simulated_checks.c with the text of each failed call. Statuses and floods go from neighbor to
+ * neighbor, in tree and ring. So a text may say "rank 3 is not answering" if
  *
  *   - rank 3 is silent itself:
  *       kills       it is dead, for 2 s: by then its death is known
@@ -109,6 +106,8 @@ static bool is_separated(const struct carriers *c, int from, int to, const bool 
 	bool reached[SIM_RANKS] = { false };
 	int found[SIM_RANKS] = { from }, nfound = 1;
 
+	if (from == to)
+		return false;
 	reached[from] = true;
 	for (int i = 0; i < nfound; i++) {
 		int at = found[i], neighbor[TT_FANOUT + 3],

@@ -132,6 +132,16 @@ Test(confirmed, a_rank_that_leaves_says_so_to_a_dialer_that_it_welcomes_then, .t
 	read_kinds(dialed, kinds);
 	cr_assert_str_eq(kinds, "GE");
 	tt_tls_close(dialed);
+	/* and until the listener is closed, when there is no communicator any more */
+	tt_control_lock(f.ctl);
+	tt_endpoint_end(f.ep);
+	f.ep->controls = NULL;
+	tt_control_unlock(f.ctl);
+	dialed = welcome_peer(&f, 8);
+	read_kinds(dialed, kinds);
+	cr_assert_str_eq(kinds, "E");
+	tt_tls_close(dialed);
+	f.ep->controls = f.ctl;
 	tt_control_free(f.ctl);
 }
 
