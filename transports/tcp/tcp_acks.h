@@ -45,8 +45,8 @@ static inline void tt_tcp_acks_received(struct tt_tcp_link *l)
 		tt_tcp_acks_count(l);
 }
 
-/* The next message is missing. sleeps: the rank is about to sleep. true: the sender has been sent an acknowledgement, and
- * the message may have come meanwhile */
+/* The next message is missing. sleeps: the rank is about to sleep. true: the unread bytes were removed, which
+ * acknowledges them, and the message may have come meanwhile */
 static inline bool tt_tcp_acks_missed(struct tt_tcp_link *l, bool sleeps)
 {
 	return l->acks.unread && tt_tcp_acks_miss(l, sleeps);
