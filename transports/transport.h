@@ -34,7 +34,7 @@ struct tt_verbs_settings {
 };
 
 #define TT_ANNOUNCED 36
-#define TT_NOTES 1024
+#define TT_NOTES 1024 /* bytes of notes */
 
 /* Bytes that a rank sends to all others before it opens a transport */
 struct tt_announcement {
@@ -162,7 +162,7 @@ enum {
 #define TT_SLOT_PAGE 4096u /* such a post begins at a multiple, where prefetchers stop */
 /* most ranks of a host for posts of more than TT_SLOT_SMALL bytes */
 #define TT_SLOT_RANKS 64
-#define TT_PSCW_RANKS 8
+#define TT_PSCW_RANKS 8 /* most ranks of a host whose reads of peers complete by pairs */
 
 /* ---- core ------------------------------------------------------------------------------------ */
 

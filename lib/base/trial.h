@@ -36,7 +36,7 @@ static inline bool tt_trial_is_timed(const struct tt_trial *t)
 	return t->in_a_row > 1;
 }
 void tt_trial_note(struct tt_trial *t, uint64_t ns);
-/* Does the next call go the preferred way, and needs no time? tt_trial_next needs no times to compare then. */
+/* Does the next call go the preferred way, without being timed? Then tt_trial_next needs no ns. */
 bool tt_trial_is_settled(const struct tt_trial *t);
 /* The least of the last two times of a way, 0: none */
 static inline uint32_t tt_trial_least(const struct tt_trial *t, unsigned way)

@@ -8,7 +8,8 @@
  *   sum        allreduce, reduce-scatter: my part of all inputs, in rank order, directly from the
  *              peers' memory. Allreduce then posts that its part is there
  *   fetch      all but reduce-scatter: the pieces that I need of each peer, once they are there
- *   complete   post that I read no peer any more; the call ends when all ranks have posted
+ *   complete   post that I read no peer any more; the call ends when all ranks have posted. Copies of
+ *              crowded ranks complete by pairs (single_copy_pscw.c)
  *
  * An allreduce has the bits of one-shot and two-shot, a reduce-scatter those of linear, so they
  * take this way only where those were chosen. In place works, because part r is written by rank r
@@ -17,7 +18,7 @@
  *
  * If ranks cannot read each other, or reading is the slower way (single_copy_choice.c), the
  * operation declines to the next way; after some such calls, most calls skip the exchange. All
- * ranks decide by the same posts. Called by run through tt_single_copy_way.
+ * ranks decide by the same posts, or by those of earlier calls. Called by run through tt_single_copy_way.
  */
 #include <string.h>
 

@@ -126,7 +126,8 @@ static inline bool tt_smsc_crowded(tuttiComm_t comm)
 
 /* single_copy_choice.c. follows: does this call go the way of those before, *ret_way, between two trials
  * of slots and reading? Counts the call; all ranks answer alike, without an exchange. worth: is an address
- * exchange worth its cost, by the results of earlier ones? note: the result of this one, unless its call was a trial of the slower way. */
+ * exchange worth its cost, by the results of earlier ones? note: the result of this one, unless its call
+ * was a trial of the slower way. */
 bool tt_smsc_follows(const struct tt_op *op, enum tt_smsc_by *ret_way);
 bool tt_smsc_worth(const struct tt_op *op);
 void tt_smsc_note(const struct tt_op *op, bool in_vain);

@@ -1,6 +1,6 @@
 /*
  * single_copy_pscw.c - copying collectives of crowded ranks: post, start, complete, wait as in
- * MPI's one-sided PSCW, without an address exchange of all ranks
+ * MPI's one-sided PSCW, mostly without an address exchange of all ranks
  *
  *   post       a rank that is read exposes the address of its buffer
  *   start      fetch my piece of each peer as soon as it has posted (single_copy.c fetches)
@@ -11,7 +11,8 @@
  * slices as there are ranks, at either end of a call. Here a rank waits only for the peers that it
  * reads and for its readers: in a broadcast, only for the root. There is no agreement in the call,
  * so its results must be known: an earlier call found that every rank can read every other's
- * ordinary memory, and messages or slots are not to be tried (single_copy_choice.c).
+ * ordinary memory, and messages or slots are not to be tried in this one (single_copy_choice.c). A call with
+ * an exchange has no post and start, but completes and waits here, too.
  */
 #include "local/single_copy.h"
 #include "local/ways.h"

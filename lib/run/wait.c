@@ -31,8 +31,9 @@
  *                  threads gave 170 to 190, but 1.2 times the time without the process, and 1.6 over shm
  *   no operation   a crowded rank first yields some times without an operation, in the calls that need none while
  *                  nobody is late (eager.c, local/express.c): to make one costs as much as a switch of ranks. The
- *                  clock is the coarse one, in a quarter of the time of the exact one; the mean of its steps is the
- *                  mean of the yields. Spins before a yield gain nothing, also where the peer runs on another core
+ *                  clock is the coarse one, in a quarter of the time of the exact one: its ticks of some ms give
+ *                  the mean of the yields, and not the time of one. Where the mean is slow, an operation waits, whose
+ *                  yields decide on a pause by the exact clock. Spins before a yield gain nothing, also where the peer runs on another core
  *                  (8 ranks on 2 cores, send and receive of 4 B: 2.4 us, with 16 spins 2.6, with 48 2.9)
  *   connecting     an operation whose links are not all connected sleeps at once, since its peers
  *                  need the cores for their handshakes
@@ -270,9 +271,8 @@ static bool other_load(const struct tuttiComm *c)
 	return sscanf(text, "%*s %*s %*s %d/", &runnable) == 1 && runnable > c->hosts.ranks_here;
 }
 
-/* Yield, from *now_ns on, which becomes the time behind it. true: yields take so long that a pause without them has
- * begun */
-static bool yield_once(tuttiComm_t c, uint64_t *now_ns, uint64_t clock(void))
+/* Yield, from *now_ns on, which becomes the time behind it. Returns the time of the yield, YIELD_MOST_NS at most */
+static uint32_t yield_once(tuttiComm_t c, uint64_t *now_ns, uint64_t clock(void))
 {
 	uint64_t before = *now_ns;
 	uint32_t took;
@@ -281,33 +281,37 @@ static bool yield_once(tuttiComm_t c, uint64_t *now_ns, uint64_t clock(void))
 	*now_ns = clock();
 	took = (uint32_t)(*now_ns - before < YIELD_MOST_NS ? *now_ns - before : YIELD_MOST_NS);
 	c->wait.yield_ns += took / 32 - c->wait.yield_ns / 32;
-	if (took < LONG_YIELD_NS || c->wait.yield_ns < SLOW_YIELD_NS || !other_load(c))
-		return false;
-	c->wait.pause_ms = 2 * c->wait.pause_ms < PAUSE_MAX_MS ? 2 * c->wait.pause_ms
-							       : PAUSE_MAX_MS;
-	if (c->wait.pause_ms < PAUSE_MIN_MS)
-		c->wait.pause_ms = PAUSE_MIN_MS;
-	c->wait.paused_until_ns = *now_ns + c->wait.pause_ms * 1000000ull;
-	return true;
+	return took;
 }
 
 static void yield(struct tt_wait *w)
 {
-	if (yield_once(w->comm, &w->yielded_ns, tt_now_ns) ||
-	    w->yielded_ns > w->started_ns + YIELDING_MS * 1000000ull)
+	tuttiComm_t c = w->comm;
+	uint32_t took = yield_once(c, &w->yielded_ns, tt_now_ns);
+
+	if (w->yielded_ns > w->started_ns + YIELDING_MS * 1000000ull)
 		w->yields = 0;
+	if (took < LONG_YIELD_NS || c->wait.yield_ns < SLOW_YIELD_NS || !other_load(c))
+		return;
+	w->yields = 0;
+	c->wait.pause_ms = 2 * c->wait.pause_ms < PAUSE_MAX_MS ? 2 * c->wait.pause_ms
+							       : PAUSE_MAX_MS;
+	if (c->wait.pause_ms < PAUSE_MIN_MS)
+		c->wait.pause_ms = PAUSE_MIN_MS;
+	c->wait.paused_until_ns = w->yielded_ns + c->wait.pause_ms * 1000000ull;
 }
 
 bool tt_wait_yield(tuttiComm_t c, uint32_t *yields)
 {
-	uint64_t began_ns, now_ns;
+	uint64_t now_ns;
 
 	if (c->wait.policy != TT_WAIT_YIELD || *yields == YIELDS_EAGER || c->wait.pause_ms ||
-	    c->wait.hook || tt_control_broken(c->ctl))
+	    c->wait.yield_ns >= SLOW_YIELD_NS || c->wait.hook || tt_control_broken(c->ctl))
 		return false;
 	++*yields;
-	began_ns = now_ns = tt_now_coarse_ns();
-	return !yield_once(c, &now_ns, tt_now_coarse_ns) && now_ns - began_ns < LONG_YIELD_NS;
+	now_ns = tt_now_coarse_ns();
+	yield_once(c, &now_ns, tt_now_coarse_ns);
+	return true;
 }
 
 /* The program's hooks of a set's communicators. true: one of them says that the rank should look

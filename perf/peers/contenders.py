@@ -16,7 +16,7 @@ OF_PARTS = MPI_CALLS[3:8]       # each rank has a part of the message
 
 class Contender:
     """label: title of the column; calls: available collectives; spins: waits without yielding; ours: a Tutti setting;
-    most: ranks at most; limit: no library, but the least that the machine allows."""
+    most: ranks at most; limit: no library, but the least that a small message costs."""
 
     label, calls, transports, spins, ours, most, limit = "", MPI_CALLS, ("shm", "tcp"), False, False, 256, False
 

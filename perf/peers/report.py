@@ -16,7 +16,7 @@ from placement import ANYWHERE
 
 SMALL = 64 << 10                # largest size of the lower class of sizes
 CASE = ("np", "transport", "collective", "place", "buffers", "offset", "placement", "busy")
-LIMITS = {"sockets"}            # contenders that are no libraries, the least that the machine allows
+LIMITS = {"sockets"}            # contenders that are no libraries: the least that a small message costs
 FIELDS = (*CASE, "bytes", "round", "contender", "calls", "mean_us", "median_us")
 
 

@@ -19,8 +19,9 @@
 #include "perf/peers/peer.h"
 
 #define HEAD 16
-#define ODD 8           /* bytes behind the header of each second message, so that lengths differ */
-#define WHOLE 4096      /* a message of at most so many bytes is copied behind its header */
+#define ODD 8 /* bytes behind the header of each second message, so that lengths differ */
+#define WHOLE \
+	1024 /* a message of at most so many bytes is copied behind its header: TT_TCP_SMALL */
 #define PEEK (16 << 10) /* largest message that MSG_PEEK receives */
 #define UNREAD 8        /* messages that are removed from the socket at once */
 #define POLLS 32        /* polls in vain after which fewer are removed */
@@ -163,10 +164,11 @@ static size_t unread;
 static void remove_unread(void)
 {
 	char sink[4096];
-	ssize_t n = 1;
+	ssize_t n;
 
-	for (; unread > 0 && n > 0; unread -= (size_t)n)
-		n = recv(fd, sink, unread < sizeof(sink) ? unread : sizeof(sink), MSG_TRUNC);
+	while (unread > 0 &&
+	       (n = recv(fd, sink, unread < sizeof(sink) ? unread : sizeof(sink), MSG_TRUNC)) > 0)
+		unread -= (size_t)n;
 	unread_messages = missed = 0;
 }
 

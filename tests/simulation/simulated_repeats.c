@@ -128,7 +128,8 @@ static tuttiResult_t receive_rest(struct repeats *x, int r)
 tuttiResult_t sim_repeat_messages(struct sim_comm *w, int index)
 {
 	struct repeats x = { .w = w,
-			     .bytes = sim_common(w->key, index, 2, 3) || w->n > 8 ? ONE_FRAME : MEDIUM };
+			     .bytes = sim_common(w->key, index, 2, 3) || w->n > 8 ? ONE_FRAME
+										  : MEDIUM };
 	int each = 1 + (int)sim_common(w->key, index, 1, w->n > 4 ? 2 : 12);
 	uint32_t timeout_ms = w->comm->settings.timeout_ms;
 	tuttiResult_t rc = tuttiSuccess;

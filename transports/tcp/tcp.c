@@ -269,8 +269,12 @@ static int receive(struct tt_tcp_link *l, void *into, size_t bytes, uint32_t sta
 	struct tcp_ep *ep = (struct tcp_ep *)l->base.ep;
 	int rc = tt_tcp_receive(l, into, bytes, stamp);
 
-	if (rc == 0 && tt_tcp_acks_missed(l, ep->armed))
+	if (rc == 0 && tt_tcp_acks_missed(l, ep->armed)) {
 		rc = tt_tcp_receive(l, into, bytes, stamp);
+		if (rc == 0 &&
+		    ep->armed) /* a part of a message; unread bytes would end the sleep */
+			tt_tcp_acks_missed(l, true);
+	}
 	if (tt_unlikely(ep->armed) && rc == 0 && !l->awaited) {
 		l->awaited = true;
 		ep->awaited[ep->nawaited++] = l;

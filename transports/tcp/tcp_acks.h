@@ -13,9 +13,10 @@
  *                   of several messages at once. The link counts them as unread. A rank without a core of its own
  *                   sleeps too often for peeks: gather of 64 B among eight on two cores took 1.5 times as long.
  *
- * No message waits for an acknowledgement: a sender may have ten packets in flight at least. Unread bytes are removed
- * when a message is missing and eight are unread, or few are unread for 32 polls, or this rank sends, or goes to
- * sleep; and when they are 32 KiB. The kernel's own timer acknowledges them 40 ms after the rank has left the call.
+ * No message waits for an acknowledgement on a loopback link: a sender may have ten packets in flight at least, and each
+ * message is one. Unread bytes are removed when a message is missing and eight are unread, or few are unread for 32 polls,
+ * or this rank has sent since, or is about to sleep for this link; when they are 32 KiB; and before a larger message. The
+ * kernel's own timer acknowledges them 40 ms after the rank has left the call.
  */
 #ifndef TT_TCP_ACKS_H
 #define TT_TCP_ACKS_H

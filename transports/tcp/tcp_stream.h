@@ -37,8 +37,8 @@ struct tt_tcp_post {
 struct tt_tcp_acks {
 	bool local, peeks; /* the peer is on this host; the kernel has SO_PEEK_OFF for TCP */
 	uint32_t one_way;  /* messages received since this rank sent one */
-	/* received bytes that are still in the socket; the messages that end in them; polls without a
-	 * byte since the last of these */
+	/* received bytes that are still in the socket; the messages that end in them; polls without the
+	 * next message since the last of these */
 	size_t unread;
 	uint32_t messages, missed;
 };
