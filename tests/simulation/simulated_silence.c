@@ -1,5 +1,5 @@
 /*
- * simulated_silence.c - which ranks cannot be heard: what an error may say of them, and how long a call may wait
+ * simulated_silence.c - which ranks cannot answer: what an error may say of them, and how long a call may wait
  *
  * Called by simulated_checks.c with the text of each failed call. Statuses and floods go from neighbor to
  * neighbor, in tree and ring. So a text may say "rank 3 is not answering" if
@@ -14,7 +14,7 @@
  * "(stopped?)" needs a silent rank or a cut: where all chains end at ranks that are gone, the text has to say that
  * these have left or died. Of corrupted bytes anything may come.
  *
- * A rank hears of no departure, abort or death behind ranks that are gone: its call ends with the data connection,
+ * A rank learns of no departure, abort or death behind ranks that are gone: its call ends with the data connection,
  * and it awaits the cause for 2 s. So may the next rank that waits for this one.
  */
 #include <ctype.h>
