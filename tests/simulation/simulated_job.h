@@ -6,7 +6,7 @@
  *   simulated_repeats.c      messages that time out and are sent again
  *   simulated_faults.c       the faults that the seed draws
  *   simulated_checks.c       checks after each call
- *   simulated_silence.c      which ranks cannot answer: what an error may say of them
+ *   simulated_silence.c      ranks that no status or flood comes from: what an error may say of them
  *   simulated_monitor.c      a monitor that asks the job meanwhile
  *
  * All ranks join, run some operations, and leave. A rank whose operation fails shrinks with the
