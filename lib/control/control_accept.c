@@ -193,10 +193,10 @@ static void accept_without_descriptor(struct tt_listener *l)
 
 void tt_accept_event(struct tt_listener *l)
 {
-	uint64_t until = tt_now_ns() + TURN_NS;
+	uint64_t first_ns = 0, latest_ns = 0; /* accepted in this round */
 
 	/* else closed after epoll has reported the event */
-	for (int i = 0; i < AT_ONCE && l->fd >= 0 && (!i || tt_now_ns() < until); i++) {
+	for (int i = 0; i < AT_ONCE && l->fd >= 0 && latest_ns - first_ns < TURN_NS; i++) {
 		struct tt_unauth *victim;
 		enum tt_admission admission = tt_admission_next(l, &victim);
 		struct tt_address source;
@@ -217,6 +217,8 @@ void tt_accept_event(struct tt_listener *l)
 		if (victim)
 			drop(victim, true);
 		add_unauth(l, fd, &source, false);
+		latest_ns = l->unauth ? l->unauth->since_ns : latest_ns;
+		first_ns = first_ns ? first_ns : latest_ns;
 	}
 }
 
