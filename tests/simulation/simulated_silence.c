@@ -1,15 +1,8 @@
 /*
-<<<<<<< HEAD
- * simulated_silence.c - which ranks cannot answer: what an error may say of them, and how long a call may wait
- *
- * Called by simulated_checks.c with the text of each failed call. Statuses and floods go from neighbor to
- * neighbor, in tree and ring. So a text may say "rank 3 is not answering" if
-=======
  * simulated_silence.c - ranks that no status or flood comes from: what errors may say of them, how long calls may wait
  *
  * Called by simulated_checks.c after each failed call. Statuses and floods go from neighbor to neighbor, in tree
  * and ring. So a text may say "rank 3 is not answering" if
->>>>>>> 97b76806 (docs: the results of stricter checks and slow servers; check_simulation: seeds that send messages again)
  *
  *   - rank 3 is silent itself:
  *       kills       it is dead, for 2 s: by then its death is known
