@@ -2,12 +2,8 @@
  * simulated_repeats.c - messages with a short timeout, sent again until they are sent
  *
  * Called by simulated_operations.c in schedules with slow servers, where a handshake takes 1 to 64 ms of the service
-<<<<<<< HEAD
- * thread (simulated_tls.c), and 2 to 16 handshakes run at a time: when all ranks connect to one, the last ones find their timeout over. A message of one
-=======
- * thread (simulated_tls.c), and 2 to 32 handshakes run at a time: when all ranks connect to
+ * thread (simulated_tls.c), and 2 to 16 handshakes run at a time: when all ranks connect to
  * one, some find their timeout over. A message of one
->>>>>>> 97b76806 (docs: the results of stricter checks and slow servers; check_simulation: seeds that send messages again)
  * frame is delivered once, however often it was sent again. A larger one that timed out may have gone in part, and
  * arrives then, too, so it may come twice. Nobody waits for ever: a message between live ranks is sent within
  * MOST_NS, and received as long after all have been sent.
