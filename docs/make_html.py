@@ -15,6 +15,7 @@ import subprocess
 import sys
 
 TOP = os.path.dirname(os.path.dirname(os.path.realpath(__file__)))
+COMPARED = "compare", "compare-xeon"  # pages with tables beside other libraries
 STYLE = """
 body { max-width: 62rem; margin: 0 auto; padding: 1rem; font: 16px/1.5 system-ui, sans-serif; color: #1a1a1a; background: #fff }
 nav { border-bottom: 1px solid #ccc; padding-bottom: .5rem; margin-bottom: 1rem; font-size: .9rem }
@@ -102,10 +103,11 @@ def relink(text, source, names, out):
 
 
 def pictures(out):
-    """The plot of ratios beside other libraries, drawn from the tables of the results page."""
-    compare = os.path.join(TOP, "docs/results/compare.md")
-    if os.path.exists(compare):
-        run(sys.executable, os.path.join(TOP, "perf/compare"), "--plot", compare, os.path.join(out, "compare.svg"))
+    """The plots of ratios beside other libraries, drawn from the tables of the results pages."""
+    for name in COMPARED:
+        page = os.path.join(TOP, "docs/results", name + ".md")
+        if os.path.exists(page):
+            run(sys.executable, os.path.join(TOP, "perf/compare"), "--plot", page, os.path.join(out, name + ".svg"))
 
 
 def write(out):
@@ -121,8 +123,10 @@ def write(out):
     for name, prefix in groups:
         items = [f'<li><a href="{names[s]}">{title_of(s, bodies[s])}</a></li>' for s in sorted(names) if s.startswith(prefix)]
         contents += f"<h3>{name}</h3>\n<ul>\n" + "\n".join(items) + "\n</ul>\n"
-    if os.path.exists(os.path.join(out, "compare.svg")):
-        contents += '<h3>Plots</h3>\n<p><a href="compare.svg">Time beside other libraries, every table of the results page</a></p>\n'
+    plots = [name for name in COMPARED if os.path.exists(os.path.join(out, name + ".svg"))]
+    if plots:
+        contents += "<h3>Plots</h3>\n" + "".join(f'<p><a href="{name}.svg">Time beside other libraries, every table of {name}.md'
+                                                 "</a></p>\n" for name in plots)
     nav = ('<nav><a href="index.html">Tutti</a><a href="index.html#all-pages">All pages</a><a href="tutti.7.html">tutti(7)</a>'
            '<a href="hacking.html">Hacking</a><a href="news.html">News</a></nav>\n')
     for source, name in names.items():

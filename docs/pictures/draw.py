@@ -2,7 +2,7 @@
 """draw.py - the pictures of README: a plan as time lines of ranks, and ratios from a results page
 
     draw.py plan <plan.json >ring.svg            plan.json: tutti plan ring --np 4 --print json
-    draw.py ratios compare.md >ratios.svg        the tables of docs/results/compare.md
+    draw.py ratios compare-xeon.md >ratios.svg   the tables of docs/results/compare-xeon.md
 
 The same input gives the same bytes: tests/scripts/check_docs.sh compares the files of the tree.
 """

@@ -108,7 +108,7 @@ if [ -x perf/tutti ] && command -v python3 >/dev/null; then
 	draw="python3 $top_srcdir/docs/pictures/draw.py"
 	same "the README's pictures show the plan and the tables" "$(cksum <"$top_srcdir/docs/pictures/ring.svg"
 		cksum <"$top_srcdir/docs/pictures/ratios.svg")" "$(perf/tutti plan ring --np 4 --print json | $draw plan | cksum
-		$draw ratios "$top_srcdir/docs/results/compare.md" | cksum)"
+		$draw ratios "$top_srcdir/docs/results/compare-xeon.md" | cksum)"
 else
 	skip "the figures of README and figures.md are those that docs/figures computes from docs/results" "no python3, or perf/tutti was not built"
 	skip "the README's pictures show the plan and the tables" "no python3, or perf/tutti was not built"
