@@ -227,6 +227,11 @@ static int use_facts(tuttiComm_t c, const struct tt_env *env, const struct tt_pa
 	}
 	if (!rc)
 		warn_of_namespaces(c, all, device);
+	if (!rc && device && !c->gpu) /* a rank between has changed them */
+		rc = tt_fail(
+			TT_INTERNAL,
+			"rank %d: the facts of the ranks say that it has a GPU, and it has none",
+			c->rank);
 	if (!rc && device)
 		rc = tt_accelerator.exchange(c);
 	return rc;
