@@ -35,7 +35,8 @@
 	X(tt_reduce_scatter_linear)        \
 	X(tt_alltoall_linear)              \
 	X(tt_gather_linear)                \
-	X(tt_scatter_linear)
+	X(tt_scatter_linear)               \
+	X(tt_scatter_tree)
 
 #define DECLARE(entry) extern const struct tt_algorithm entry;
 #define POINT(entry) &entry,

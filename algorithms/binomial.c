@@ -1,11 +1,12 @@
 /*
- * binomial.c - reduce and broadcast along a binomial tree: log2 n steps, for small messages
+ * binomial.c - reduce, broadcast and scatter along a binomial tree: log2 n steps, for small messages
  *
  * Ranks are counted from the root. Rank v has the children v + 1, v + 2, v + 4 ..., as far as the
  * distance is below the lowest set bit of v (the root: below n); their subtrees have 1, 2, 4 ...
  * ranks. A rank combines its own value and its children's, in that order, in one step, and sends
  * the result to its parent: v without its lowest set bit. Broadcast runs down the same tree, the
- * largest subtree first.
+ * largest subtree first; so does scatter, which sends to each child the parts of its subtree: v,
+ * v + 1, v + 2 ... as one message, or two around the end of the buffer.
  *
  *   n = 4:        0          reduce: 2: g2+g3;  0: g0 + g1 + (g2+g3)
  *                / \
@@ -15,7 +16,7 @@
  *
  *   steps          log2 n, rounded up
  *   bytes          reduce: each rank but the root sends S; broadcast: each sends S to each of its
- *                  children
+ *                  children; scatter: each sends the blocks of its subtree but its own
  *   order of sums  rank order, counted from the root; one rounding per node
  *   restrictions   none
  *   source         Thakur, Rabenseifner and Gropp 2005: Optimization of collective communication
@@ -60,6 +61,26 @@ void tt_binomial_broadcast(struct tt_builder *b)
 		tt_step_send(b, node.child[i], tt_all(b));
 }
 
+/* Number of ranks in the subtree of a child that is `bit` behind node v */
+static int subtree(const struct tt_builder *b, int v, int bit)
+{
+	return bit < b->n - v - bit ? bit : b->n - v - bit;
+}
+
+static void scatter(struct tt_builder *b, const char *argument)
+{
+	struct binomial_node node = node_of(b);
+	int bit = node.v & -node.v;
+
+	(void)argument;
+	if (node.v)
+		tt_step_around(b, tt_step_recv, node.parent, b->rank,
+			       subtree(b, node.v - bit, bit));
+	for (int i = node.nchildren - 1; i >= 0; i--)
+		tt_step_around(b, tt_step_send, node.child[i], node.child[i],
+			       subtree(b, node.v, 1 << i));
+}
+
 static void reduce(struct tt_builder *b, const char *argument)
 {
 	(void)argument;
@@ -89,4 +110,12 @@ const struct tt_algorithm tt_broadcast_tree = {
 	.help = "small messages: log2 n steps",
 	.source = SOURCE,
 	.build = broadcast,
+};
+
+const struct tt_algorithm tt_scatter_tree = {
+	.collective = TT_SCATTER,
+	.name = "tree",
+	.help = "small messages: log2 n steps",
+	.source = SOURCE,
+	.build = scatter,
 };

@@ -16,17 +16,6 @@
  */
 #include "algorithms/forms.h"
 
-typedef void step_fn(struct tt_builder *b, int peer, struct tt_span s);
-
-/* Sends or receives `count` blocks from `first` on, modulo n. */
-static void move(struct tt_builder *b, step_fn *step, int peer, int first, int count)
-{
-	int before_end = first + count <= b->n ? count : b->n - first;
-
-	step(b, peer, tt_parts(b, (uint32_t)first, (uint32_t)before_end));
-	step(b, peer, tt_parts(b, 0, (uint32_t)(count - before_end)));
-}
-
 /* A span that wraps around is two messages, but not on rank 0, which can stand for all. */
 static struct tt_symmetry symmetry(const struct tt_shape *shape, const char *argument)
 {
@@ -47,8 +36,8 @@ static void build(struct tt_builder *b, const char *argument)
 		int count = d < n - d ? d : n - d, behind = (rank + d) % n;
 
 		tt_row_begin(b);
-		move(b, tt_step_send, (rank - d + n) % n, rank, count);
-		move(b, tt_step_recv, behind, behind, count);
+		tt_step_around(b, tt_step_send, (rank - d + n) % n, rank, count);
+		tt_step_around(b, tt_step_recv, behind, behind, count);
 		tt_row_end(b);
 	}
 }

@@ -23,6 +23,18 @@ void tt_binomial_broadcast(struct tt_builder *b);
 void tt_linear_reduce(struct tt_builder *b);
 void tt_linear_broadcast(struct tt_builder *b);
 
+/* One step for the `count` parts from `first` on, modulo n: tt_step_send or tt_step_recv. Parts that wrap around the
+ * end of the buffer are two messages. */
+static inline void tt_step_around(struct tt_builder *b,
+				  void (*step)(struct tt_builder *b, int peer, struct tt_span s),
+				  int peer, int first, int count)
+{
+	int before_end = first + count <= b->n ? count : b->n - first;
+
+	step(b, peer, tt_parts(b, (uint32_t)first, (uint32_t)before_end));
+	step(b, peer, tt_parts(b, 0, (uint32_t)(count - before_end)));
+}
+
 /* Cut of a buffer into one block per rank. */
 static inline struct tt_cut tt_cut_by_ranks(const struct tt_shape *shape, const char *argument)
 {
