@@ -156,7 +156,7 @@ static int make(struct tcp_ep *ep, int peer, int channel, struct tt_tcp_link **r
 	struct tt_tcp_link *l = make_room(ep) ? calloc(1, sizeof(*l)) : NULL;
 
 	if (l)
-		l->buffer = aligned_alloc(TT_LINE, buffer_bytes ? buffer_bytes : TT_LINE);
+		l->buffer = aligned_alloc(TT_LINE, buffer_bytes + TT_TCP_AHEAD);
 	if (!l || !l->buffer) {
 		free(l);
 		return tt_fail(TT_SYSTEM,
@@ -167,10 +167,11 @@ static int make(struct tcp_ep *ep, int peer, int channel, struct tt_tcp_link **r
 		.t = &tt_tcp, .ep = &ep->base, .peer = peer, .channel = channel
 	};
 	l->fd = -1;
+	l->ahead.at = (uint8_t *)l->buffer + buffer_bytes;
 	l->around[0] = sizeof(struct tt_tcp_head);
 	l->around[1] = l->around[0] + TT_TCP_ODD;
 	ep->links[ep->nlinks++] = l;
-	ep->memory += sizeof(*l) + buffer_bytes;
+	ep->memory += sizeof(*l) + buffer_bytes + TT_TCP_AHEAD;
 	*ret_link = l;
 	return 0;
 }

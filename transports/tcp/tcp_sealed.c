@@ -156,6 +156,7 @@ static int open_payload(struct tt_tcp_link *l, uint8_t *into, size_t bytes)
 int tt_tcp_sealed_receive(struct tt_tcp_link *l, void *into, size_t bytes, uint32_t stamp)
 {
 	bool headless = l->got < SEALED_HEAD;
+	ssize_t n;
 	int rc;
 
 	if (l->sealed->altered)
@@ -164,9 +165,13 @@ int tt_tcp_sealed_receive(struct tt_tcp_link *l, void *into, size_t bytes, uint3
 		return rc;
 	if (l->got == TT_TCP_SEALED_AROUND + bytes)
 		return 1; /* opened by an earlier call */
-	rc = tt_tcp_count(l, receive_some(l, into, bytes));
-	if (rc <= 0 || l->got < SEALED_HEAD)
-		return rc < 0 ? rc : 0;
+	n = receive_some(l, into, bytes);
+	rc = tt_tcp_count(l, n);
+	if (rc <= 0)
+		return rc;
+	l->got += (size_t)n;
+	if (l->got < SEALED_HEAD)
+		return 0;
 	if (headless && !open_head(l))
 		return altered(l, into, bytes);
 	if (headless && (rc = tt_tcp_check(l, bytes, stamp)))

@@ -22,6 +22,10 @@
 
 #define TT_TCP_ODD 8
 
+/* Most bytes that one recv reads ahead: bytes behind the end of a message of up to TT_TCP_SMALL, or of up to
+ * TT_TCP_AHEAD / 4 from a peer that only sends */
+#define TT_TCP_AHEAD (16u << 10)
+
 struct tt_tcp_head {
 	uint16_t magic, version;
 	uint32_t bytes, stamp, number;
@@ -60,9 +64,14 @@ struct tt_tcp_link {
 	/* bytes of the oldest post that the socket accepted, header included */
 	size_t sent;
 
-	/* message being received: its header, and directly behind it the zeros of an odd one and a small payload */
+	/* bytes read ahead of the next messages: at[taken..filled - 1] */
+	struct {
+		uint8_t *at; /* [TT_TCP_AHEAD] behind buffer */
+		size_t taken, filled;
+	} ahead;
+	/* message being received: its header, and directly behind it the zeros of an odd one */
 	struct tt_tcp_head head;
-	uint8_t small[TT_TCP_ODD + TT_TCP_SMALL];
+	uint8_t odd[TT_TCP_ODD];
 	size_t got; /* bytes received of that message, header included */
 	struct tt_tcp_acks acks;
 	void *buffer; /* [message_bytes] stream buffer: payload for peek */
@@ -75,13 +84,13 @@ void tt_tcp_enqueue(struct tt_tcp_link *l, const void *buf, size_t bytes, uint32
  * TT_REMOTE. */
 int tt_tcp_flush(struct tt_tcp_link *l);
 
-/* Continue to receive the next message, never beyond its end. Returns 1 into has the payload | 0
+/* Continue to receive the next message. Returns 1 into has the payload | 0
  * incomplete | TT_USAGE, TT_REMOTE. Repeats its answer until the caller sets got to 0. */
 int tt_tcp_receive(struct tt_tcp_link *l, void *into, size_t bytes, uint32_t stamp);
 
 /* For tcp_sealed.c. piece: make an iovec of a buffer without its first *skip bytes; *skip shrinks
- * by the skipped bytes; the number of iovecs: 0, 1. count: count the bytes of a recv, or note its
- * error (errno). 1 some bytes | 0 none yet | TT_REMOTE. check: is the header the expected one? 0 |
+ * by the skipped bytes; the number of iovecs: 0, 1. count: count the bytes that came, or note the
+ * error of a recv (errno). 1 some bytes | 0 none yet | TT_REMOTE. check: is the header the expected one? 0 |
  * TT_USAGE, TT_REMOTE */
 int tt_tcp_piece(struct iovec *v, const void *buf, size_t bytes, size_t *skip);
 int tt_tcp_count(struct tt_tcp_link *l, ssize_t n);
