@@ -21,6 +21,8 @@
  * group; ROUNDS: simulated rounds of tiles in flight */
 enum { EXACT = 16, MOST_HOSTS = 8, MOST_ON_HOST = 4, MOST_GROUPS = 4, SMALLER = 64, ROUNDS = 4 };
 
+enum { OVERLAPPING = 16 << 10 }; /* largest calls whose overlap counts, in bytes */
+
 /* Time that a rank takes to make a link: a handshake, or room in shared memory; the calls that share
  * it */
 enum { HANDSHAKE_US = 2000, ROOM_US = 500, CALLS = 2000 };
@@ -266,6 +268,7 @@ static int exactly(const struct choice *f, struct tt_candidate *c)
 	if (rc)
 		return rc;
 	c->model_ps = result.time_ps;
+	c->busiest_ps = result.busiest_ps;
 	memcpy(c->part_ps, result.part_ps, sizeof(c->part_ps));
 	return 0;
 }
@@ -283,6 +286,8 @@ static int predict(const struct choice *f, struct tt_candidate *c)
 		return rc == TT_ARG ? 0 : rc; /* TT_ARG: does not apply */
 	c->predicted_ps = tt_cost_corrected(cost, tt_algorithm_number(c->algorithm), link,
 					    f->shape->nranks, f->bytes, c->model_ps);
+	c->busiest_ps = tt_cost_corrected(cost, tt_algorithm_number(c->algorithm), link,
+					  f->shape->nranks, f->bytes, c->busiest_ps);
 	return 0;
 }
 
@@ -308,9 +313,21 @@ static uint64_t connecting_ps(const struct choice *f, const struct tt_candidate 
 	return c->links * (shared ? ROOM_US : HANDSHAKE_US) * 1000000 / CALLS;
 }
 
+/* Do calls of the same kind overlap, one after the other? The root of a broadcast or scatter only sends, so it begins the
+ * next call while the others receive, and each call takes as long as the rank that works longest. Measured by tcp among
+ * ranks that share cores; elsewhere the time of a single call decides. */
+static bool overlaps(const struct choice *f, const struct tt_candidate *c)
+{
+	enum tt_collective of = f->shape->collective;
+	const struct tt_topology *t = f->shape->topology;
+
+	return (of == TT_BROADCAST || of == TT_SCATTER) && f->bytes <= OVERLAPPING &&
+	       c->busiest_ps && f->call->over_tcp && (!t || t->nhosts == 1) && f->call->cores && f->shape->nranks > f->call->cores;
+}
+
 /* Single copy, which reads the buffers of peers, halves the time of an algorithm if they are memory
  * of tuttiMemAlloc. The kind of memory is unknown at the choice, so such an algorithm counts 3/4 of
- * its predicted time; predictions err by as much. */
+ * its predicted time; predictions err by as much. Where calls may overlap, a single call and one of many count alike. */
 static void weigh(const struct choice *f, struct tt_candidate *c)
 {
 	const struct tt_topology *t = f->shape->topology;
@@ -320,6 +337,8 @@ static void weigh(const struct choice *f, struct tt_candidate *c)
 		      !f->call->over_tcp && !crowded && (!t || t->nhosts == 1) &&
 		      f->shape->nranks <= TT_SINGLE_COPY_RANKS;
 	c->counts_ps = c->in_place ? c->predicted_ps - c->predicted_ps / 4 : c->predicted_ps;
+	if (overlaps(f, c))
+		c->counts_ps = (c->counts_ps + c->busiest_ps) / 2;
 	c->counts_ps += connecting_ps(f, c);
 }
 

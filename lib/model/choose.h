@@ -35,9 +35,10 @@ struct tt_candidate {
 	bool in_place;     /* single copy is possible (local/single_copy.c) */
 	/* predicted time of the largest size of the class, corrected by measured factors */
 	uint64_t predicted_ps;
-	/* time that candidates are compared by: below predicted_ps if in_place, above it if the
+	/* time that candidates are compared by: below predicted_ps if in_place, or if calls overlap; above it if the
 	 * first call has to connect many ranks, see choose.c */
 	uint64_t counts_ps;
+	uint64_t busiest_ps; /* work of the rank that works longest, corrected; 0: not known */
 	uint64_t links;    /* that a core makes, counted above 16 ranks only */
 	uint64_t model_ps; /* uncorrected prediction of the model, and its parts: */
 	uint64_t part_ps[TT_PARTS];

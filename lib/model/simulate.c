@@ -287,6 +287,8 @@ static void collect(const struct tt_sim *sim, struct tt_sim_result *result)
 		double idle = 1 - (double)rank->busy_ps / total;
 
 		sum += idle;
+		if (rank->busy_ps > result->busiest_ps)
+			result->busiest_ps = rank->busy_ps;
 		result->idle_min = idle < result->idle_min ? idle : result->idle_min;
 		result->idle_max = idle > result->idle_max ? idle : result->idle_max;
 		for (uint32_t i = 0; i < rank->npeers; i++)
@@ -342,6 +344,7 @@ int tt_sim_run(struct tt_sim *sim, size_t bytes, uint32_t most_tiles,
 		return rc;
 	*ret_result = whole;
 	ret_result->time_ps = extend(half.time_ps, whole.time_ps, walked, whole.ntiles);
+	ret_result->busiest_ps = extend(half.busiest_ps, whole.busiest_ps, walked, whole.ntiles);
 	for (int i = 0; i < TT_PARTS; i++)
 		ret_result->part_ps[i] = extend(half.part_ps[i], whole.part_ps[i], walked,
 						whole.ntiles);

@@ -43,6 +43,7 @@ enum tt_sim_folded { TT_SIM_UNFOLDED, TT_SIM_FOLDED, TT_SIM_NEARLY };
 
 struct tt_sim_result {
 	uint64_t time_ps, part_ps[TT_PARTS]; /* the parts add up to the time */
+	uint64_t busiest_ps;                 /* work of the rank that works longest */
 	uint64_t bytes[TT_LINK_CLASSES], messages[TT_LINK_CLASSES];
 	double idle_min, idle_mean, idle_max; /* over ranks: share of the time without work */
 	uint64_t events;                      /* simulated messages */
