@@ -322,7 +322,8 @@ static bool overlaps(const struct choice *f, const struct tt_candidate *c)
 	const struct tt_topology *t = f->shape->topology;
 
 	return (of == TT_BROADCAST || of == TT_SCATTER) && f->bytes <= OVERLAPPING &&
-	       c->busiest_ps && f->call->over_tcp && (!t || t->nhosts == 1) && f->call->cores && f->shape->nranks > f->call->cores;
+	       c->busiest_ps && f->call->over_tcp && (!t || t->nhosts == 1) && f->call->cores &&
+	       f->shape->nranks > f->call->cores;
 }
 
 /* Single copy, which reads the buffers of peers, halves the time of an algorithm if they are memory
@@ -337,7 +338,8 @@ static void weigh(const struct choice *f, struct tt_candidate *c)
 		      !f->call->over_tcp && !crowded && (!t || t->nhosts == 1) &&
 		      f->shape->nranks <= TT_SINGLE_COPY_RANKS;
 	c->counts_ps = c->in_place ? c->predicted_ps - c->predicted_ps / 4 : c->predicted_ps;
-	if (overlaps(f, c))
+	c->overlaps = overlaps(f, c);
+	if (c->overlaps)
 		c->counts_ps = (c->counts_ps + c->busiest_ps) / 2;
 	c->counts_ps += connecting_ps(f, c);
 }

@@ -32,6 +32,7 @@ struct tt_candidate {
 	uint8_t nic_class; /* link class used between hosts; 0: tcp */
 	bool applies;      /* a plan can be built for the shape */
 	bool extrapolated; /* predicted from smaller groups of ranks */
+	bool overlaps;     /* with further calls of the same kind */
 	bool in_place;     /* single copy is possible (local/single_copy.c) */
 	/* predicted time of the largest size of the class, corrected by measured factors */
 	uint64_t predicted_ps;
@@ -39,8 +40,8 @@ struct tt_candidate {
 	 * first call has to connect many ranks, see choose.c */
 	uint64_t counts_ps;
 	uint64_t busiest_ps; /* work of the rank that works longest, corrected; 0: not known */
-	uint64_t links;    /* that a core makes, counted above 16 ranks only */
-	uint64_t model_ps; /* uncorrected prediction of the model, and its parts: */
+	uint64_t links;      /* that a core makes, counted above 16 ranks only */
+	uint64_t model_ps;   /* uncorrected prediction of the model, and its parts: */
 	uint64_t part_ps[TT_PARTS];
 };
 enum { TT_MOST_CANDIDATES = 64 };

@@ -241,6 +241,9 @@ static void print_why(const struct tt_candidate *best, const struct tt_candidate
 	if (best->in_place && best->predicted_ps >= next->predicted_ps)
 		printf("%s wins: %.2f us slower than %s, but peers read its buffers in place.\n",
 		       winner, (double)(best->predicted_ps - next->predicted_ps) / 1e6, second);
+	else if (next->predicted_ps < best->predicted_ps && best->overlaps)
+		printf("%s wins: %.2f us slower than %s, but no rank works that long, so calls overlap.\n",
+		       winner, (double)(best->predicted_ps - next->predicted_ps) / 1e6, second);
 	else if (next->predicted_ps < best->predicted_ps)
 		printf("%s wins: %.2f us slower than %s, but a rank makes fewer links.\n", winner,
 		       (double)(best->predicted_ps - next->predicted_ps) / 1e6, second);

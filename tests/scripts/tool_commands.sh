@@ -31,6 +31,8 @@ explained() {
 		grep -qE 'wins: |as quick as|the only one' "$tmp/out" &&
 		run 0 perf/tutti info --plan 8 --np 32 --cores 32 --collective allgather &&
 		grep -qE 'direct wins: [0-9]?\.[0-9]+ us slower than .* fewer links' "$tmp/out" &&
+		run 0 perf/tutti info --plan 256 --np 4 --cores 2 --collective scatter --transport tcp &&
+		grep -qE 'tree wins: [0-9]?\.[0-9]+ us slower than direct, .* calls overlap' "$tmp/out" &&
 		run 0 perf/tutti info --plan 1K --np 4 --hosts 4 --nics soft &&
 		grep -q '^one-shot wins: .* us faster than one-shot by soft,' "$tmp/out"
 }

@@ -116,6 +116,38 @@ Test(choose, a_small_call_of_many_ranks_needs_few_links)
 		}
 }
 
+/* The choice for a call by tcp on one host */
+static struct tt_candidate chosen(enum tt_collective collective, int n, size_t bytes, int cores)
+{
+	struct tt_shape shape = { .collective = collective, .nranks = n };
+	struct tt_call_facts facts = { .bytes = bytes, .over_tcp = true, .cores = cores };
+	struct tt_candidate list[TT_MOST_CANDIDATES];
+	int best;
+
+	cr_assert_gt(tt_plan_candidates(&shape, &facts, list, &best), 0);
+	return list[best];
+}
+
+/* The root of a tree sends log2 n messages, not n - 1, so the next call can begin earlier. */
+Test(choose, short_calls_of_a_sending_root_go_by_a_tree_where_ranks_share_cores)
+{
+	static const enum tt_collective of[] = { TT_BROADCAST, TT_SCATTER };
+
+	for (int i = 0; i < 2; i++) {
+		for (int n = 4; n <= 16; n *= 2)
+			for (size_t bytes = 4; bytes <= 4096; bytes *= 4) {
+				struct tt_candidate best = chosen(of[i], n, bytes, 2);
+
+				cr_expect_str_eq(best.name, "tree", "%s of %zu, n = %d",
+						 tt_collective_name(of[i]), bytes, n);
+				cr_expect(best.overlaps);
+			}
+		cr_expect_not(chosen(of[i], 4, 1 << 20, 2).overlaps);
+		cr_expect_not(chosen(of[i], 4, 64, 4).overlaps);
+	}
+	cr_expect_not(chosen(TT_GATHER, 4, 64, 2).overlaps);
+}
+
 static void compare_predictions(int ngroups)
 {
 	static const char *const names[] = {

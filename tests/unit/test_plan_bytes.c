@@ -41,6 +41,14 @@ static void sends(enum tt_collective c, const char *name, int n, int rank, doubl
 	free_all(n);
 }
 
+/* Ranks in the binomial tree below rank r, itself included */
+static int subtree(int r, int n)
+{
+	int most = r ? r & -r : n;
+
+	return most < n - r ? most : n - r;
+}
+
 static int log2_of(int n)
 {
 	return n < 2 ? 0 : 1 + log2_of(n / 2);
@@ -84,6 +92,7 @@ Test(plan_bytes, algorithms_send_the_bytes_that_their_file_heads_state)
 			sends(TT_ALLTOALL, "direct", n, r, n - 1);
 			sends(TT_GATHER, "direct", n, r, r ? 1 : 0);
 			sends(TT_SCATTER, "direct", n, r, r ? 0 : n - 1);
+			sends(TT_SCATTER, "tree", n, r, subtree(r, n) - 1);
 		}
 	}
 }
@@ -202,7 +211,8 @@ static bool holds_all(const struct tt_algorithm *a)
 					     "reduce tree",
 					     "reduce ring",
 					     "reduce_scatter ring",
-					     "reduce_scatter halving" };
+					     "reduce_scatter halving",
+					     "scatter tree" };
 	char name[80];
 	bool found = false;
 
