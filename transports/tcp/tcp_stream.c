@@ -3,10 +3,10 @@
  *
  * Called by tcp.c. Both sides know the order and the sizes of messages, so there is no rendezvous:
  * the sender sends, TCP's flow control stalls it, and the receiver reads header and payload in one
- * system call. A large payload goes directly into its destination. A recv for a small message reads ahead:
- * it takes the messages behind it, too, if the sender has run ahead, and the next calls find theirs
- * without a system call, and without an acknowledgement for each. Among ranks that share cores the
- * sender often has (root of four on two cores: 16 messages a recv).
+ * system call. A large payload goes directly into its destination. A recv for a small message reads
+ * ahead: it takes the messages behind it, too, if the sender has run ahead. The next calls find theirs
+ * without a system call, and the kernel acknowledges them at once. Among ranks that share cores a root
+ * has often run ahead: scatter of 256 B among four on two cores makes 0.02 to 0.7 recvs a call.
  */
 #include <errno.h>
 #include <string.h>
