@@ -408,15 +408,17 @@ static void settle(struct tt_am *am, struct tt_am_stream *s)
 void tt_stream_resume(struct tt_am *am, struct tt_am_stream *s)
 {
 	bool freed = false;
+	size_t taken = 0;
 
 	unstall(am, s);
 	place(am, s);
 	if (s->have == s->head.bytes) /* nothing more arrives of this message */
 		end_body(am, s);
 	if (s->held_bytes > s->held_at)
-		s->held_at += take(am, s, s->held + s->held_at, s->held_bytes - s->held_at, &freed);
+		taken = take(am, s, s->held + s->held_at, s->held_bytes - s->held_at, &freed);
 	if (freed)
 		return;
+	s->held_at += taken;
 	if (s->held_at == s->held_bytes) {
 		free(s->held);
 		s->held = NULL;
