@@ -103,13 +103,26 @@ static int say_kind(const struct tt_control *ctl, const struct silent_ranks *s, 
 	return first;
 }
 
+/* The ranks that cannot be asked: those that tt_control_find_partitioned finds, and those that have ended their
+ * connection, since they have left all that they had, but whose goodbye has not come. false: none */
+static bool find_unasked(const struct tt_control *ctl, bool *ret_unasked)
+{
+	bool found = tt_control_find_partitioned(ctl, ret_unasked), any = found;
+
+	for (int r = 0; r < ctl->nranks; r++) {
+		ret_unasked[r] = (found && ret_unasked[r]) || tt_set_has(ctl->departed.over, r);
+		any |= ret_unasked[r];
+	}
+	return any;
+}
+
 /* The sentence of all silent ranks: first those that were asked. A live rank that cannot be asked is not called
  * stopped, and hides no stopped one. Returns the first rank of the sentence; -1: none is silent */
 static int say_silent(const struct tt_control *ctl, bool (*is_silent)(const void *ctx, int rank),
 		      const void *ctx, char *text, size_t bytes)
 {
 	bool *partitioned = malloc((size_t)ctl->nranks * sizeof(*partitioned));
-	bool any = partitioned && tt_control_find_partitioned(ctl, partitioned);
+	bool any = partitioned && find_unasked(ctl, partitioned);
 	struct silent_ranks asked = { is_silent, ctx, any ? partitioned : NULL, false },
 			    others = { is_silent, ctx, any ? partitioned : NULL, true };
 	int first = say_kind(ctl, &asked, text, bytes), other;
