@@ -20,8 +20,8 @@
 
 #define HEAD 16
 #define ODD 8 /* bytes behind the header of each second message, so that lengths differ */
-#define WHOLE \
-	1024 /* a message of at most so many bytes is copied behind its header: TT_TCP_SMALL */
+/* largest message that is copied behind its header, in bytes: TT_TCP_SMALL */
+#define WHOLE 1024
 #define PEEK (16 << 10) /* largest message that MSG_PEEK receives */
 #define UNREAD 8        /* messages that are removed from the socket at once */
 #define POLLS 32        /* polls in vain after which fewer are removed */

@@ -104,6 +104,12 @@ static const struct option longs[] = {
 	{ NULL, 0, NULL, 0 },
 };
 
+_Noreturn static void refuse(void)
+{
+	usage(stderr);
+	exit(2);
+}
+
 static struct options read_options(int argc, char **argv)
 {
 	struct options o = {
@@ -157,15 +163,12 @@ static struct options read_options(int argc, char **argv)
 			usage(stdout);
 			exit(0);
 		default:
-			usage(stderr);
-			exit(2);
+			refuse();
 		}
 	}
 	if (optind < argc || !o.jobs || o.jobs > JOBS_MOST || o.ranks == 1 ||
-	    o.ranks > SIM_CROWD_MOST || !o.hop_us) {
-		usage(stderr);
-		exit(2);
-	}
+	    o.ranks > SIM_CROWD_MOST || !o.hop_us)
+		refuse();
 	return o;
 }
 

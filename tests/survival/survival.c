@@ -107,26 +107,27 @@ static int find_kind(const char *name)
 	exit(2);
 }
 
+static const struct option longs[] = {
+	{ "seed", 1, NULL, 's' },
+	{ "scenes", 1, NULL, 'n' },
+	{ "phase", 1, NULL, 'p' },
+	{ "kind", 1, NULL, 'k' },
+	{ "jobs", 1, NULL, 'j' },
+	{ "repeat", 1, NULL, 'r' },
+	{ "verbose", 0, NULL, 'v' },
+	{ "halves", 0, NULL, 'H' },
+	{ "late", 0, NULL, 'l' },
+	{ "help", 0, NULL, 'h' },
+	{ 0 },
+};
+
 static void read_options(int argc, char **argv)
 {
-	static const struct option table[] = {
-		{ "seed", 1, NULL, 's' },
-		{ "scenes", 1, NULL, 'n' },
-		{ "phase", 1, NULL, 'p' },
-		{ "kind", 1, NULL, 'k' },
-		{ "jobs", 1, NULL, 'j' },
-		{ "repeat", 1, NULL, 'r' },
-		{ "verbose", 0, NULL, 'v' },
-		{ "halves", 0, NULL, 'H' },
-		{ "late", 0, NULL, 'l' },
-		{ "help", 0, NULL, 'h' },
-		{ 0 },
-	};
 	bool seed = false, scenes = false;
 	long cores = sysconf(_SC_NPROCESSORS_ONLN);
 
 	options.jobs = cores < 4 ? 8 * (int)cores : 32;
-	for (int c; (c = getopt_long(argc, argv, "h", table, NULL)) != -1;) {
+	for (int c; (c = getopt_long(argc, argv, "h", longs, NULL)) != -1;) {
 		switch (c) {
 		case 's':
 			options.first = number(optarg);
