@@ -2,7 +2,9 @@
  * hashes.h - format of the file of parameter hashes: tutti-train writes, `tutti hashdiff` compares
  *
  * The file begins with a header. Each training step adds one record: step number, one hash per
- * bucket of parameters, and for the step of --hash-values the parameters. Byte order: the host's.
+ * bucket of parameters, and for the step of --hash-values the parameters. Byte order: the host's. The
+ * numbers rise; a number that is left out is a step without a record. Where servers hand out shares of steps, each
+ * share of rank 0 has a record, so that a number may come again.
  * Rank 0 of the trainer writes the file; perf/commands/cmd_hashdiff.c reads two files.
  */
 #ifndef TOOL_HASHES_H

@@ -3,8 +3,10 @@
 
 #include "tools/hashes.h"
 #include "trainer/replicas.h"
+#include "trainer/strategy/strategy.h"
 
 #include <fcntl.h>
+#include <inttypes.h>
 #include <stdbool.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -40,8 +42,24 @@ static bool has_records(FILE *file)
 	return !fstat(fileno(file), &st) && S_ISREG(st.st_mode) && st.st_size;
 }
 
-int train_hash_file_open(const struct train_rank *t, const char *path, uint64_t newest,
-			 FILE **ret_file, uint64_t *ret_last)
+/* The record of step `newest`, whose parameters this rank has: the rank that was to write it may have died before. A
+ * worker that is handed shares has parameters of no step in common. */
+static void add_newest(FILE *file, struct train_rank *t, const char *path, uint64_t newest,
+		       uint64_t *last)
+{
+	if (*last >= newest || t->strategy->ask)
+		return;
+	if (*last && *last + 1 < newest)
+		fprintf(stderr,
+			"tutti-train: --hashes %s: the records end with step %" PRIu64
+			" and go on with step %" PRIu64 "; those between are missing\n",
+			path, *last, newest);
+	train_hash_file_write(file, t, newest);
+	*last = newest;
+}
+
+int train_hash_file_open(struct train_rank *t, const char *path, uint64_t newest, FILE **ret_file,
+			 uint64_t *ret_last)
 {
 	struct tool_hashes_header head = { TOOL_HASHES_MAGIC, t->model.parameters,
 					   TOOL_HASHES_BUCKET };
@@ -57,6 +75,7 @@ int train_hash_file_open(const struct train_rank *t, const char *path, uint64_t 
 				  path);
 	if (!newest || !has_records(file)) {
 		fwrite(&head, sizeof(head), 1, file);
+		add_newest(file, t, path, newest, ret_last);
 		*ret_file = file;
 		return TRAIN_OK;
 	}
@@ -68,6 +87,7 @@ int train_hash_file_open(const struct train_rank *t, const char *path, uint64_t 
 				  "training could continue; give another",
 				  path, t->model.parameters);
 	}
+	add_newest(file, t, path, newest, ret_last);
 	*ret_file = file;
 	return TRAIN_OK;
 }

@@ -124,8 +124,7 @@ static bool is_empty(FILE *file)
 }
 
 /* A resumed training continues the files of the one before. */
-static int open_files(struct train_metrics *m, const struct train_rank *t, bool append,
-		      uint64_t newest)
+static int open_files(struct train_metrics *m, struct train_rank *t, bool append, uint64_t newest)
 {
 	const char *hashes = t->config->hashes;
 	int rc = TRAIN_OK;
@@ -142,8 +141,7 @@ static int open_files(struct train_metrics *m, const struct train_rank *t, bool 
 	return train_hash_file_open(t, hashes, newest, &m->file[TRAIN_FILE_HASHES], &m->hashed);
 }
 
-int train_metrics_open(struct train_metrics *m, const struct train_rank *t, bool append,
-		       uint64_t newest)
+int train_metrics_open(struct train_metrics *m, struct train_rank *t, bool append, uint64_t newest)
 {
 	int rc;
 

@@ -41,10 +41,9 @@ struct train_step_record {
 int train_metrics_check(const struct train_config *config);
 
 /* append: continue the files of a former rank 0, which died.
- * newest: last step of an earlier training that the files continue; 0: none.
+ * newest: step of this rank's parameters, after which the files continue; 0: they begin anew.
  * Returns 0 | TRAIN_USAGE (a file cannot be written). */
-int train_metrics_open(struct train_metrics *m, const struct train_rank *t, bool append,
-		       uint64_t newest);
+int train_metrics_open(struct train_metrics *m, struct train_rank *t, bool append, uint64_t newest);
 void train_metrics_write(struct train_metrics *m, struct train_rank *t,
 			 const struct train_step_record *record);
 

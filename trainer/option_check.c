@@ -137,6 +137,10 @@ int train_option_check(const struct train_config *c)
 				strategy_options[i].strategies);
 	if (check_pairs(c, &defaults))
 		return TRAIN_USAGE;
+	if (c->evaluate && c->hashes)
+		return train_fail(TRAIN_USAGE,
+				  "--hashes: records steps, and --evaluate takes none; omit one of "
+				  "the options");
 	return check_files(c);
 }
 

@@ -289,7 +289,7 @@ static int write_files(struct train_rank *t, struct train_progress *p, struct tr
 }
 
 /* Where workers go on without dead ones, the first that is alive writes the metrics. */
-static int take_over_metrics(const struct train_rank *t, struct train_progress *p)
+static int take_over_metrics(struct train_rank *t, struct train_progress *p)
 {
 	tuttiRankState_t state = tuttiRankDead;
 
@@ -315,7 +315,7 @@ static int between_steps(struct train_rank *t, struct train_progress *p, struct 
 
 	record->evaluated = due.evaluate;
 	if (due.evaluate)
-		train_fault_kill_in_evaluation(t, record->step);
+		train_fault_kill_after(t, record->step);
 	begin = train_time_ns();
 	if (!rc)
 		rc = look(t, due, record, result);
@@ -329,6 +329,8 @@ static int between_steps(struct train_rank *t, struct train_progress *p, struct 
 	if (!rc)
 		rc = take_over_metrics(t, p);
 	if (!rc) {
+		if (!due.evaluate && !t->strategy->ask)
+			train_fault_kill_after(t, record->step);
 		train_metrics_write(&p->metrics, t, record);
 		train_run_report_add(p->report, record);
 	}

@@ -5,6 +5,7 @@
  */
 #include <errno.h>
 #include <inttypes.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -19,6 +20,8 @@ struct hash_log {
 	struct tool_hashes_header head;
 	uint64_t buckets;
 	struct tool_hashes_step step;
+	uint64_t before; /* step of the record before; 0: none */
+	bool ended;
 	uint64_t *hash;
 	float *value; /* parameters of the last step that recorded them */
 };
@@ -26,9 +29,9 @@ struct hash_log {
 static int damaged(const struct hash_log *l)
 {
 	fprintf(stderr,
-		"tutti hashdiff: %s: the file ends in the middle of step %" PRIu64
+		"tutti hashdiff: %s: the file ends in the middle of the record after step %" PRIu64
 		"; run that training again\n",
-		l->path, l->step.step);
+		l->path, l->before);
 	return 2;
 }
 
@@ -64,11 +67,18 @@ static void close_log(struct hash_log *l)
 	free(l->value);
 }
 
-/* Reads the next step. Returns 0 | 1: end of file | 2: damaged file, error printed. */
+/* Reads the next step, or sets ended. Returns 0 | 2: damaged file, error printed. */
 static int next_step(struct hash_log *l)
 {
-	if (fread(&l->step, sizeof(l->step), 1, l->file) != 1)
-		return 1;
+	size_t bytes;
+
+	l->before = l->step.step;
+	bytes = fread(&l->step, 1, sizeof(l->step), l->file);
+	l->ended = !bytes;
+	if (l->ended)
+		return 0;
+	if (bytes != sizeof(l->step))
+		return damaged(l);
 	if (fread(l->hash, sizeof(*l->hash), l->buckets, l->file) != l->buckets)
 		return damaged(l);
 	if (!l->step.values)
@@ -124,23 +134,24 @@ static int show(const struct hash_log *a, const struct hash_log *b, uint64_t buc
 	return 1;
 }
 
-static int compare(struct hash_log *a, struct hash_log *b)
+static void show_missing(const struct hash_log *l, uint64_t first, uint64_t last)
 {
-	uint64_t steps = 0;
+	printf("missing   step%s %" PRIu64, first == last ? "" : "s", first);
+	if (first != last)
+		printf(" to %" PRIu64, last);
+	printf(" in %s\n", l->path);
+}
 
-	for (;; steps++) {
-		int more_a = next_step(a), more_b = next_step(b);
+/* Passes over the steps that one of the files lacks, up to the next one of both, or the end of a file. Returns 0 |
+ * 2: error printed */
+static int align(struct hash_log *a, struct hash_log *b)
+{
+	while (!a->ended && !b->ended && a->step.step != b->step.step) {
+		struct hash_log *behind = a->step.step < b->step.step ? a : b;
+		struct hash_log *ahead = behind == a ? b : a;
+		uint64_t first = behind->step.step, last = first;
 
-		if (more_a == 2 || more_b == 2)
-			return 2;
-		if (more_a || more_b) {
-			printf("no step differs; %" PRIu64 " were compared", steps);
-			if (more_a != more_b)
-				printf("; %s has more steps", more_a ? b->path : a->path);
-			putchar('\n');
-			return 0;
-		}
-		if (a->step.step != b->step.step) {
+		if (first <= ahead->before) {
 			fprintf(stderr,
 				"tutti hashdiff: step %" PRIu64
 				" of %s does not match step %" PRIu64
@@ -148,6 +159,39 @@ static int compare(struct hash_log *a, struct hash_log *b)
 				a->step.step, a->path, b->step.step, b->path);
 			return 2;
 		}
+		while (!behind->ended && behind->step.step < ahead->step.step) {
+			last = behind->step.step;
+			if (next_step(behind))
+				return 2;
+		}
+		show_missing(ahead, first, last);
+	}
+	return 0;
+}
+
+/* At the end of a file: no step differs. */
+static int show_end(const struct hash_log *a, const struct hash_log *b, uint64_t steps)
+{
+	if (!steps && (!a->ended || !b->ended || a->before || b->before)) {
+		fprintf(stderr,
+			"tutti hashdiff: %s and %s have no step in common; use files of the same training\n",
+			a->path, b->path);
+		return 2;
+	}
+	printf("no step differs; %" PRIu64 " were compared", steps);
+	if (a->ended != b->ended)
+		printf("; %s has more steps", a->ended ? b->path : a->path);
+	putchar('\n');
+	return 0;
+}
+
+static int compare(struct hash_log *a, struct hash_log *b)
+{
+	for (uint64_t steps = 0;; steps++) {
+		if (next_step(a) || next_step(b) || align(a, b))
+			return 2;
+		if (a->ended || b->ended)
+			return show_end(a, b, steps);
 		for (uint64_t i = 0; i < a->buckets; i++)
 			if (a->hash[i] != b->hash[i])
 				return show(a, b, i);

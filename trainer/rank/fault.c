@@ -179,7 +179,7 @@ void train_fault_kill(const struct train_rank *t)
 	kill_at(t, (double)t->step);
 }
 
-void train_fault_kill_in_evaluation(const struct train_rank *t, uint64_t step)
+void train_fault_kill_after(const struct train_rank *t, uint64_t step)
 {
 	kill_at(t, (double)step + 0.5);
 }
