@@ -2,8 +2,10 @@
 #include "trainer/keep.h"
 
 #include "tools/fresh_file.h"
+#include "trainer/metrics.h"
 
 #include <dirent.h>
+#include <errno.h>
 #include <inttypes.h>
 #include <limits.h>
 #include <stdio.h>
@@ -15,11 +17,15 @@
 static int name_also(const char *path, const char *name)
 {
 	char fresh[PATH_MAX + 8];
+	int error;
 
 	snprintf(fresh, sizeof(fresh), "%s.new", name);
 	unlink(fresh);
 	if (!link(path, fresh) && !rename(fresh, name))
 		return TRAIN_OK;
+	error = errno;
+	unlink(fresh);
+	errno = error;
 	return train_fail(TRAIN_UNWRITTEN, "--keep: %s cannot be another name of %s: %m", name,
 			  path);
 }
@@ -116,24 +122,24 @@ static int keep_file(const char *path, uint64_t step, int64_t keep, bool best)
 	return best ? name_also(path, name) : TRAIN_OK;
 }
 
-int train_keep(const struct train_rank *t, uint64_t step, double accuracy, double loss)
+int train_keep(const struct train_rank *t, const struct train_step_record *record, bool exported)
 {
 	const struct train_config *c = t->config;
-	double value = t->data->plays ? -accuracy : loss;
+	double value = t->data->plays ? -record->accuracy : record->test_loss;
 	char json[PATH_MAX + 16], text[160];
 	bool best;
-	int n, rc, exported = TRAIN_OK;
+	int n, rc, export_rc = TRAIN_OK;
 
 	snprintf(json, sizeof(json), "%s-best.json", c->save);
 	best = is_best(t, json, value);
-	rc = keep_file(c->save, step, c->keep, best);
-	if (!rc && c->export)
-		exported = keep_file(c->export, step, c->keep, best);
+	rc = keep_file(c->save, record->step, c->keep, best);
+	if (!rc && exported)
+		export_rc = keep_file(c->export, record->step, c->keep, best);
 	if (rc || !best)
-		return rc ? rc : exported;
+		return rc ? rc : export_rc;
 	n = snprintf(text, sizeof(text), "{\"step\":%" PRIu64 ",\"loss\":%.9g,\"accuracy\":%.6f}\n",
-		     step, value, accuracy);
+		     record->step, value, record->accuracy);
 	if (!tool_file_write(json, text, (size_t)n))
-		return exported;
+		return export_rc;
 	return train_fail(TRAIN_UNWRITTEN, "--keep: %s cannot be written: %m", json);
 }

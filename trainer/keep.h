@@ -10,8 +10,11 @@
 
 #include "trainer/rank/rank.h"
 
-/* The checkpoint `step` was written, with these results on the test set: keeps it, and removes those of the
- * --keep last but N and older. An environment has no loss: the greatest accuracy is the best. Returns 0 | TRAIN_UNWRITTEN. */
-int train_keep(const struct train_rank *t, uint64_t step, double accuracy, double loss);
+struct train_step_record;
+
+/* The checkpoint after the step of `record` was written, with its results on the test set: keeps it, and removes those
+ * older than the --keep last. An environment has no loss: the greatest accuracy is the best. exported: --export was
+ * written, too; otherwise its file is of another step. Returns 0 | TRAIN_UNWRITTEN. */
+int train_keep(const struct train_rank *t, const struct train_step_record *record, bool exported);
 
 #endif

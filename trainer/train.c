@@ -271,15 +271,18 @@ static int write_files(struct train_rank *t, struct train_progress *p, struct tr
 	uint64_t begin = train_time_ns(), step = record->step;
 	int rc = due.save ? train_checkpoint_save(t, t->config->save, step) : TRAIN_OK;
 	int32_t saved = due.save && !rc;
+	bool exported = false;
 
 	if (due.save || due.export)
 		p->unwritten[0] = '\0';
 	rc = note_unwritten(p, rc, due.last);
-	if (!rc && due.export)
-		rc = note_unwritten(p, train_export(t, step), due.last);
+	if (!rc && due.export) {
+		rc = train_export(t, step);
+		exported = !rc;
+		rc = note_unwritten(p, rc, due.last);
+	}
 	if (!rc && saved && t->config->keep && train_is_lead(t))
-		rc = note_unwritten(p, train_keep(t, step, record->accuracy, record->test_loss),
-				    due.last);
+		rc = note_unwritten(p, train_keep(t, record, exported), due.last);
 	if (!rc && due.save && (t->config->mesh || t->config->grow)) /* all continue from it */
 		rc = train_check(tuttiBcast(&saved, 1, tuttiInt32, 0, t->world, NULL), t->world);
 	if (!rc && saved)

@@ -114,6 +114,27 @@ claim "... and the one before that of its checkpoint" eval '[ "$(head -n 1 "$out
 run 60 "${net[@]}" --np 4 --mesh data=2,pipeline=2 --steps 8 --save "$out/kept/ck" --save-every 2 --export "$out/y"
 claim "... from a mesh, too" cmp "$out/y" "$out/kept/x-8"
 
+# The names of 120 tensors make the export greater than the checkpoint, so the disk may have space for the checkpoint only
+kept() {   # SIZE: of a file at most, as of ulimit -f; with this rate each checkpoint is the best
+	(ulimit -f "$1"; limit 60 "$prog" --data "text:${top_srcdir:-.}/README.md" --context 8 --model rnn:40x1 --global-batch 20 \
+		--leaf 4 --lr 0.005 --canonical tree --np 2 --steps 8 --save "$out/full/ck" --save-every 2 --keep 2 --export "$out/full/x" \
+		>"$out/log" 2>"$out/err" </dev/null)
+	status=$?
+}
+mkdir "$out/full"
+echo precious >"$out/full/x"
+kept 8
+claim "an export that cannot be written is an error at the end: status 1" \
+	ended 1 'rank 0: --export .*x: cannot be written: File too large; the previous file is intact$'
+claim "... --keep keeps the checkpoints without it" eval '[ "$(cd "$out/full" && echo *)" = "ck ck-6 ck-8 ck-best ck-best.json x" ]'
+claim "... and the file that was there stays" [ "$(cat "$out/full/x")" = precious ]
+rm -r "$out/full"
+mkdir -p "$out/full/x-best"
+kept unlimited
+claim "an export that cannot be kept is an error at the end: status 1" ended 1 'rank 0: --keep: .*x-best cannot be another name of .*x: Is a directory$'
+claim "... the others and the best checkpoint are kept" \
+	eval 'grep -q "\"step\":8," "$out/full/ck-best.json" && [ "$(cd "$out/full" && echo *)" = "ck ck-6 ck-8 ck-best ck-best.json x x-6 x-8 x-best" ]'
+
 # ---- TensorBoard -----------------------------------------------------------------------------------------------------
 
 run 60 "${net[@]}" --np 2 --tensorboard "$out/events" --metrics "$out/csv" --eval-every 2

@@ -55,6 +55,20 @@ joined 0
 claim "... a pipe gets one timeline, of all steps" eval '[ "$(grep -c traceEvents "$out/t.json")" = 1 ] &&
 	[ "$(grep -o "\"step\":[0-9]*" "$out/t.json" | cut -d: -f2 | sort -nu | xargs)" = "$(seq -s " " 12)" ]'
 
+# The names of 120 tensors make the export greater than the checkpoint, so the disk has space for the checkpoint only
+many=(--data "text:${top_srcdir:-.}/README.md" --context 8 --model rnn:40x1 --global-batch 20 --leaf 4)
+run 120 --strategy one "${net[@]}" "${many[@]}"
+want=$(field hash)
+joiners 1 "${many[@]}" --export "$out/x"
+size=$(ulimit -S -f)
+ulimit -S -f 8
+grows --np 2 "${many[@]}" --export "$out/x"
+ulimit -S -f "$size"
+claim "an export that cannot be written does not end a training that grows: the hash of one device" is hash "$want"
+claim "... on three ranks" is np 3
+claim "... and is an error at the end" ended 1 'rank 0: --export .*x: cannot be written: File too large'
+joined 0
+
 joiners 1 --strategy reduce-to-one --on-failure shrink
 grows --np 2 --strategy reduce-to-one --on-failure shrink --kill 1@7
 claim "a rank joins, and another dies: the hash of one device" is hash "$hash"

@@ -268,9 +268,11 @@ unsaved --np 2 --save-every 2
 claim "... which is reported at once, too" [ "$(grep -c 'the training goes on' "$out/err")" = 2 ]
 unsaved --np 2 --on-failure shrink
 unsaved --np 4 --mesh data=2,pipeline=2 --on-failure shrink
-run 60 "${net[@]}" --np 2 --mesh pipeline=2 --on-failure shrink --steps 6 --save "$out/ck/again" --metrics /dev/full
-claim "an error of a file is no death of a rank, after which a mesh would go on" \
-	eval 'ended 1 "metrics /dev/full: .*No space left" && ! grep -q "ranks died" "$out/log"'
+for file in metrics timeline; do
+	run 60 "${net[@]}" --np 2 --mesh pipeline=2 --on-failure shrink --steps 6 --save "$out/ck/again" --$file /dev/full
+	claim "an error of the file of --$file is no death of a rank, after which a mesh would go on" \
+		eval 'ended 1 "$file /dev/full: .*No space left" && ! grep -q "ranks died" "$out/log"'
+done
 
 mkfifo "$out/pipe"
 limit 60 cat "$out/pipe" >"$out/t.json" &
