@@ -1,10 +1,9 @@
 /*
  * shm.c - messages through memory that the ranks of a host share
  *
- * Called through tt_shm by comm, run and local. shm_segment.c opens the memory, shm_ring.c moves
- * the messages of one link, shm_slots.c has the slots, shm_single_copy.c reads peers' own memory, shm_rndv.c
- * has the messages that go so.
- * This file has the endpoint, its links, and sleep.
+ * Called through tt_shm by comm, run and local. shm_segment.c opens the memory, shm_link.c makes a link, shm_ring.c moves
+ * its messages, shm_slots.c has the slots, shm_single_copy.c reads peers' own memory, shm_rndv.c has the messages that
+ * go so. This file has the endpoint, its links, and sleep.
  *
  * Sleep: a rank that arms sets `sleeping` in its bell, then polls its links once more. A rank that
  * commits or releases checks the bell. Between the store and the load each side needs a fence. The
@@ -43,11 +42,8 @@ static void shm_close(struct tt_endpoint *base)
 {
 	struct tt_shm_ep *ep = (struct tt_shm_ep *)base;
 
-	for (int i = 0; i < ep->segment.nlocal * ep->segment.nchannels && ep->links; i++) {
-		if (ep->links[i])
-			free(ep->links[i]->rndv.bounce);
-		free(ep->links[i]);
-	}
+	for (int i = 0; i < ep->segment.nlocal * ep->segment.nchannels && ep->links; i++)
+		tt_shm_link_close(ep->links[i]);
 	free(ep->links);
 	tt_shm_single_copy_close(ep);
 	free(ep->mapped);
@@ -104,47 +100,16 @@ static bool shm_reaches(struct tt_endpoint *base, int peer)
 	return peer != base->world->rank && ((struct tt_shm_ep *)base)->segment.local_of[peer] >= 0;
 }
 
-static struct tt_shm_link *make(struct tt_shm_ep *ep, int peer, int channel)
-{
-	struct tt_shm_segment *s = &ep->segment;
-	int other = s->local_of[peer];
-	struct tt_shm_link *l = aligned_alloc(alignof(struct tt_shm_link), sizeof(*l));
-
-	if (!l) {
-		tt_fail(TT_SYSTEM, "rank %d: no memory for a link to rank %d", ep->base.world->rank,
-			peer);
-		return NULL;
-	}
-	memset(l, 0, sizeof(*l));
-	l->base = (struct tt_link){
-		.t = &tt_shm, .ep = &ep->base, .peer = peer, .channel = channel
-	};
-	l->segment = s;
-	l->demotes = s->demotes;
-	l->tx = tt_shm_segment_ring(s, s->me, other, channel);
-	l->rx = tt_shm_segment_ring(s, other, s->me, channel);
-	l->peer_bell = &s->header->bells[other];
-	return l;
-}
-
 static int shm_connect(struct tt_endpoint *base, int peer, int channel, struct tt_link **ret_link)
 {
 	struct tt_shm_ep *ep = (struct tt_shm_ep *)base;
 	struct tt_shm_link **l =
 		&ep->links[ep->segment.local_of[peer] * ep->segment.nchannels + channel];
+	int rc = *l ? 0 : tt_shm_link_open(ep, peer, channel, l);
 
-	if (!*l) {
-		struct tt_shm_link *made = make(ep, peer, channel);
-		int rc = made ? tt_shm_ring_claim(made) : TT_SYSTEM;
-
-		if (rc) {
-			free(made);
-			return rc;
-		}
-		*l = made;
-	}
-	*ret_link = &(*l)->base;
-	return 0;
+	if (!rc)
+		*ret_link = &(*l)->base;
+	return rc;
 }
 
 static int shm_ready(struct tt_link *l)

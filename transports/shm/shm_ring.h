@@ -1,7 +1,7 @@
 /*
  * shm_ring.h - one link of shared memory: a ring that this rank writes, and a ring that it reads
  *
- * shm.c owns the links and the sleep; shm_ring.c moves the messages. Both ends of a ring agree on
+ * shm.c owns the links and the sleep; shm_link.c makes a link, shm_ring.c moves its messages. Both ends of a ring agree on
  * TT_SHM_LINES and on the number of lines of a message.
  */
 #ifndef TT_SHM_RING_H
@@ -175,8 +175,9 @@ void tt_shm_single_copy_close(struct tt_shm_ep *ep);
 void tt_shm_wake(struct tt_shm_segment *segment, int local_rank);
 void tt_shm_wake_all(struct tt_shm_segment *segment);
 
-/* Claim memory for the control pages of both rings and two cells of each size. Returns 0 |
- * TT_SYSTEM */
-int tt_shm_ring_claim(struct tt_shm_link *l);
+/* shm_link.c. open: a link to peer, with memory for the control pages of both rings and two cells of each size; 0 |
+ * TT_SYSTEM. close: NULL is allowed. */
+int tt_shm_link_open(struct tt_shm_ep *ep, int peer, int channel, struct tt_shm_link **ret_link);
+void tt_shm_link_close(struct tt_shm_link *l);
 
 #endif
