@@ -318,7 +318,7 @@ static int between_steps(struct train_rank *t, struct train_progress *p, struct 
 
 	record->evaluated = due.evaluate;
 	if (due.evaluate)
-		train_fault_kill_after(t, record->step);
+		train_fault_kill_in_evaluation(t, record->step);
 	begin = train_time_ns();
 	if (!rc)
 		rc = look(t, due, record, result);
@@ -332,13 +332,14 @@ static int between_steps(struct train_rank *t, struct train_progress *p, struct 
 	if (!rc)
 		rc = take_over_metrics(t, p);
 	if (!rc) {
-		if (!due.evaluate && !t->strategy->ask)
-			train_fault_kill_after(t, record->step);
+		train_fault_kill_before_record(t, record->step);
 		train_metrics_write(&p->metrics, t, record);
 		train_run_report_add(p->report, record);
 	}
 	if (!rc && due.evaluate && !due.last)
 		rc = show(t, p, record, result);
+	if (!rc && due.last && t->config->on_failure == TRAIN_FAILURE_SHRINK && !t->config->mesh)
+		rc = train_await_rank0(t); /* has written the metrics */
 	return rc;
 }
 

@@ -28,11 +28,15 @@ train --hashes "$out/valued" --hash-values 3
 claim "... the next rank 0 continues the file" cmp "$out/shrunk" "$out/valued"
 # The check of the replicas ends after all ranks have taken the step.
 for step in 1 5; do
-	train --np 3 --hashes "$out/shrunk" --on-failure shrink --check-replicas 1 --kill 0@$step.5
+	train --np 3 --hashes "$out/shrunk" --on-failure shrink --check-replicas 1 --kill 0@$step.75
 	claim "rank 0 dies between step $step and its record" dies $((step + 1))
 	claim "... the next rank 0 writes the record" same shrunk
 done
-train --np 2 --save "$out/ck.7" --save-every 7 --kill 0@7.5 --hashes "$out/shrunk"
+train --np 3 --hashes "$out/shrunk" --on-failure shrink --kill 0@12.75 --metrics "$out/csv"
+claim "rank 0 dies between the last evaluation and its record: another rank writes the result" dies 13
+claim "... the record" same shrunk
+claim "... and the metrics" grep -qE "^12,.*,0\.[0-9]+,[0-9.]+$" "$out/csv"
+train --np 2 --save "$out/ck.7" --save-every 7 --kill 0@7.75 --hashes "$out/shrunk"
 claim "rank 0 dies between the checkpoint of step 7 and the record of this step" eval '[ $status = 1 ] && has shrunk 6'
 train --resume "$out/ck.7" --hashes "$out/shrunk"
 claim "... the training that resumes writes the record" same shrunk

@@ -97,10 +97,10 @@ int train_fault_check_steps(const struct train_rank *t)
 	while (list && *list) {
 		char *end;
 		long rank_at = strtol(list, &end, 10);
-		double step = strtod(end + 1, &end);
+		double step = strtod(end + 1, &end), part = step - floor(step);
 
 		if (rank_at < workers_of(t) &&
-		    (2.0 * step != floor(2.0 * step) || step > (double)steps + 0.5))
+		    ((part != 0.0 && part != 0.5 && part != 0.75) || step >= (double)steps + 1.0))
 			return train_fail(
 				TRAIN_USAGE,
 				"--kill %s: rank %ld never begins step %g; the steps are 1 to %" PRIu64,
@@ -179,7 +179,12 @@ void train_fault_kill(const struct train_rank *t)
 	kill_at(t, (double)t->step);
 }
 
-void train_fault_kill_after(const struct train_rank *t, uint64_t step)
+void train_fault_kill_in_evaluation(const struct train_rank *t, uint64_t step)
 {
 	kill_at(t, (double)step + 0.5);
+}
+
+void train_fault_kill_before_record(const struct train_rank *t, uint64_t step)
+{
+	kill_at(t, (double)step + 0.75);
 }

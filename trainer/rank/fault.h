@@ -27,9 +27,10 @@ void train_fault_delay(struct train_rank *t, size_t from);
 /* Sleeps until that time, unless it has passed. */
 void train_fault_sleep(struct train_rank *t, uint64_t until_ns);
 
-/* Kill this process if --kill names its step, or the time after a step: the evaluation or, where none is due, before
- * metrics.c writes. A server's steps are its updates. */
+/* Kill this process if --kill names its step, the evaluation after a step, or the time before metrics.c writes the step.
+ * A server's steps are its updates. */
 void train_fault_kill(const struct train_rank *t);
-void train_fault_kill_after(const struct train_rank *t, uint64_t step);
+void train_fault_kill_in_evaluation(const struct train_rank *t, uint64_t step);
+void train_fault_kill_before_record(const struct train_rank *t, uint64_t step);
 
 #endif

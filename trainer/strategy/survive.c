@@ -77,6 +77,17 @@ int train_catch_up(struct train_rank *t, uint64_t done, uint64_t *ret_done)
 	return rc ? rc : train_parameters_bcast_from(t, best);
 }
 
+int train_await_rank0(struct train_rank *t)
+{
+	tuttiRankState_t state = tuttiRankAlive;
+	int rc = train_check(tuttiBarrier(t->comm, NULL), t->comm);
+
+	if (!rc || t->rank == 0)
+		return TRAIN_OK;
+	tuttiCommRankState(t->comm, 0, &state);
+	return state == tuttiRankDead ? rc : TRAIN_OK;
+}
+
 int train_recover(struct train_rank *t, uint64_t done, uint64_t *ret_done)
 {
 	int before = t->nranks, rc;

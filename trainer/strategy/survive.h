@@ -25,6 +25,10 @@ int train_shrink(tuttiComm_t *comm, int *ret_rank, int *ret_nranks);
  *   Returns   0 | TRAIN_FAILED, also if further ranks die meanwhile */
 int train_recover(struct train_rank *t, uint64_t done, uint64_t *ret_done);
 
+/* Waits until rank 0 of t->comm is here, too. Call by all of its ranks. Returns 0, also after the death of another rank |
+ * TRAIN_FAILED: rank 0 died. */
+int train_await_rank0(struct train_rank *t);
+
 /* Parts of train_recover. train_regroup: t->comm = a communicator of the surviving workers;
  * world stays, for messages. Call by all of them. */
 int train_regroup(struct train_rank *t);
