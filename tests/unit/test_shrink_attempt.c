@@ -1,5 +1,6 @@
 /*
- * test_shrink_attempt.c - attempts of a shrink: one rank coordinates by hand; the numbers of decisions
+ * test_shrink_attempt.c - attempts of a shrink: one rank coordinates by hand, or dies in the setup; the numbers of
+ * decisions
  */
 #include <criterion/criterion.h>
 #include <signal.h>
@@ -9,8 +10,10 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "comm/comm_internal.h"
 #include "comm/shrink_internal.h"
-#include "tests/support/ranks.h"
+#include "control/control_internal.h"
+#include "tests/support/must.h"
 
 #define TIMEOUT_MS 4000
 #define PATIENCE_MS (TIMEOUT_MS / 8)
@@ -164,6 +167,90 @@ Test(shrink_attempt, a_decision_for_a_minority_is_refused, .timeout = 60)
 
 	setenv("TUTTI_SHRINK", "majority", 1);
 	cr_expect_eq(ranks_run(&r, decide_for_one), 0);
+}
+
+/* ---- after a rank left -------------------------------------------------------------------------- */
+
+/* Takes part in the first exchange of the new communicator, then waits until the parts of its children, ranks 1 and 2,
+ * for the second one have come: both keep what they have made. 0 | < 0 */
+static int begin_setup(tuttiComm_t c, const struct tt_env *env)
+{
+	const struct tt_child_parts *child = c->ctl->gather.child;
+	uint64_t deadline_ns = tt_deadline_ns(TIMEOUT_MS);
+	struct tt_parts all[TT_FIRST_COLUMNS];
+	struct tt_rank_facts mine;
+	bool come = false;
+	int rc = tt_comm_facts(c, c->ctl, env, &mine);
+
+	tt_comm_columns(&mine, &c->paths.announcement, all);
+	rc = rc ? rc : tt_control_allgather_columns(c->ctl, all, TT_FIRST_COLUMNS, deadline_ns);
+	while (!rc && !come) {
+		usleep(1000);
+		tt_control_lock(c->ctl);
+		come = child[0].data && child[1].data;
+		tt_control_unlock(c->ctl);
+	}
+	return rc;
+}
+
+/* Coordinates a shrink, and dies between the two exchanges of its setup. Returns after a failure only. */
+static int die_in_setup(tuttiComm_t parent)
+{
+	uint64_t unit_ns = TIMEOUT_MS * 1000000ull / 8;
+	uint8_t buffer[TT_AM_DECISION_BYTES(4)];
+	struct tt_shrink a = { .parent = parent,
+			       .attempt = 1 << 16,
+			       .buffer = buffer,
+			       .seen_ns = tt_now_ns(),
+			       .timeout_ns = 8 * unit_ns,
+			       .limit_ns = 23 * unit_ns,
+			       .patience_ns = unit_ns,
+			       .slice_ns = unit_ns / 8,
+			       .pause_ns = unit_ns / 4 };
+	tuttiComm_t c = NULL;
+	struct tt_env env;
+
+	WANT(tt_sparse_make(&a.peer, parent->nranks));
+	WANT(!tt_comm_child(parent, NULL, &env, &c));
+	tt_control_shrinking(parent->ctl);
+	WANT(!tt_shrink_decide(&a) && a.members.map.n == 3);
+	a.members.label = "shrink";
+	a.members.mark = tt_shrink_mark(a.epoch, &a.members);
+	c->nranks = a.members.map.n;
+	WANT(!tt_shrink_tell(&a, TT_SHRINK_FORMS, -1));
+	WANT(!tt_control_form(parent->ctl, &a.members, tt_deadline_ns(TIMEOUT_MS), &c->ctl));
+	WANT(!begin_setup(c, &env));
+	return raise(SIGKILL);
+}
+
+/* Rank 3 leaves, then the others shrink, and rank 0 dies in the setup, which the others could not complete without it.
+ * They go on: the rank that left before took no other communicator along. */
+static int shrink_after_one_left(tuttiComm_t *comm, int rank, int nranks, void *arg)
+{
+	tuttiRankState_t state = tuttiRankAlive;
+	tuttiComm_t next;
+	int n;
+
+	(void)arg;
+	WANT(!tuttiBarrier(*comm, NULL));
+	if (rank == nranks - 1)
+		return 0;
+	while (state == tuttiRankAlive)
+		WANT(!tuttiCommRankState(*comm, nranks - 1, &state));
+	if (rank == 0)
+		return die_in_setup(*comm);
+	MUST(tuttiCommShrink(*comm, NULL, 0, &next, NULL, TUTTI_SHRINK_DEFAULT));
+	WANT(!tuttiCommCount(next, &n) && n == 2);
+	tuttiCommDestroy(next);
+	return 0;
+}
+
+Test(shrink_attempt, goes_on_after_a_setup_that_failed_beside_a_rank_that_left_before,
+     .timeout = 60)
+{
+	struct ranks r = { .n = 4, .transport = "tcp", .timeout_ms = TIMEOUT_MS, .limit_s = 55 };
+
+	cr_expect_eq(ranks_run(&r, shrink_after_one_left), 1, "the killed rank alone fails");
 }
 
 /* ---- waits before an attempt -------------------------------------------------------------------- */
