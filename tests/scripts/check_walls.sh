@@ -1,6 +1,6 @@
 #!/bin/sh
-# check_walls.sh - includes run down only, by the table of walls in HACKING.md; no file name and no tag is used twice; the functions
-# that tests/fuzz/parsers lists exist
+# check_walls.sh - includes run down only, by the table of walls in HACKING.md; protocols call no system; no file name and no tag
+# is used twice; the functions that tests/fuzz/parsers lists exist
 # Called by make check. The same checks must refuse a small tree with one violation of each kind.
 
 # table FILE: the lines "ROOM: ROOM..." of the table; a room is a folder, lib/ left out, and files of lib itself are tutti.h's
@@ -34,6 +34,25 @@ walls() {
 		}'
 }
 
+# protocols FILE: the names "ROOM/NAME" of the list of protocols in HACKING.md
+protocols() {
+	sed -n '/^<!-- protocols -->/,/^<!-- end of protocols -->/s/^    \([a-z]*\): *\(.*\)$/\1 \2/p' "$1" |
+		awk '{ for (i = 2; i <= NF; i++) print $1 "/" $i }'
+}
+
+# calls LIST DIR: each call of a protocol in LIST that uses a descriptor, starts a thread, sleeps or asks for the time; each protocol
+# without a file
+calls() {
+	[ -s "$1" ] || echo "there is no list of protocols"
+	(cd "$2/lib" && while read -r name; do
+		[ -e "$name.c" ] || echo "there is no lib/$name.c"
+		grep -nE '(^|[^a-zA-Z0-9_.>])('"$system"') *\(' "$name.c" | sed -E "s,^([0-9]+):[[:space:]]*,lib/$name.c:\1: ,"
+	done) <"$1" 2>/dev/null
+}
+system='socket|socketpair|connect|accept4?|listen|bind|send|recv|sendto|recvfrom|sendmsg|recvmsg|read|write|readv|writev|open|close|ioctl'
+system="$system|poll|ppoll|select|epoll_[a-z0-9_]+|eventfd|[gs]etsockopt|tt_sock_[a-hj-z][a-z_]*|nanosleep|usleep|sleep|clock_gettime"
+system="$system|gettimeofday|time|fork|pthread_create|pthread_join|tt_thread_start"
+
 # twice DIR: each file name and each tag of a struct, union or enum that has two definitions
 twice() {
 	sources "$1" | sed 's,.*/,,' | sort | uniq -d | sed 's/^/two files are called /'
@@ -58,6 +77,8 @@ tmp=$(mktemp -d) || exit 99
 trap 'rm -rf "$tmp"' EXIT
 table "$top_srcdir/HACKING.md" >"$tmp/table"
 point "every include follows the table of walls" "$(walls "$tmp/table" "$top_srcdir")"
+protocols "$top_srcdir/HACKING.md" >"$tmp/protocols"
+point "a protocol uses no descriptor, starts no thread, and neither sleeps nor asks for the time" "$(calls "$tmp/protocols" "$top_srcdir")"
 point "no file name and no tag is used twice" "$(twice "$top_srcdir")"
 point "every function of tests/fuzz/parsers exists" "$(parsers "$top_srcdir")"
 
@@ -73,6 +94,13 @@ said=$(walls "$tmp/good" "$tmp/bad")
 finds "an include against the table is found" "$said" "lib/base/a.h: base may not include run/a.h"
 finds "a folder that is not in the table is found" "$said" "lib/new/b.c: its folder is not in the table"
 finds "a cycle in the table is found" "$(walls "$tmp/circle" "$tmp/bad")" "the table lets base include run, which stands below it"
+printf 'void x(void)\n{\n\tnanosleep(0, 0);\n}\n' >"$tmp/bad/lib/run/c.c"
+printf 'run/c\nrun/d\n' >"$tmp/called"
+said=$(calls "$tmp/called" "$tmp/bad")
+finds "a protocol that sleeps is found" "$said" "lib/run/c.c:3: nanosleep(0, 0);"
+finds "a protocol without a file is found" "$said" "there is no lib/run/d.c"
+: >"$tmp/called"
+finds "an empty list of protocols is found" "$(calls "$tmp/called" "$tmp/bad")" "there is no list of protocols"
 said=$(twice "$tmp/bad")
 finds "a file name that is used twice is found" "$said" "two files are called a.h"
 finds "a tag that is used twice is found" "$said" "two definitions have the tag x"
