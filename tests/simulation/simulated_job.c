@@ -27,7 +27,7 @@ static void leave(struct sim_comm *w)
 	me->aborted_in = w->key;
 	rc = how == 1 ? tuttiCommAbort(w->comm) : tuttiCommDestroy(w->comm);
 	sim_check_call(NULL, how == 1 ? "abort" : "destroy", rc, began,
-		       SIM_TIMEOUT_NS + SIM_SLACK_NS);
+		       how == 1 ? SIM_ABORT_NS : SIM_TIMEOUT_NS + SIM_SLACK_NS);
 }
 
 static tuttiResult_t shrink(struct sim_comm *w)
