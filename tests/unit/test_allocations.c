@@ -222,6 +222,7 @@ static int bounded(tuttiComm_t *comm, int rank, int n, void *arg)
 			(double)used[tuttiMemStages] / 1024, (double)used[tuttiMemScratch] / 1024,
 			(double)used[tuttiMemPlans] / 1024, (double)used[tuttiMemControl] / 1024);
 	WANT(used[tuttiMemTotal] <= (8u + (unsigned)n) << 20);
+	WANT(used[tuttiMemScratch] <= 8u << 20);
 	/* control's memory for its peers changes between two reads */
 	WANT(llabs((long long)(sum - 2 * used[tuttiMemTotal])) < 1 << 20);
 	WANT(llabs((long long)(counters.memory_bytes - used[tuttiMemTotal])) < 1 << 20);
