@@ -102,6 +102,18 @@ same "README, SECURITY, HACKING and docs/design name functions, fields and files
 		find $room -type f -printf '%f\n' | sed 's/\.sh$//'
 		grep -rhowFf "$tmp/names" --include='*.[ch]' --include='*.cu' --include='*.py' --include=tiers $room
 	done | sort -u | comm -23 "$tmp/names" - | grep . || echo none)"
+# A name of a test behind `SUITE`: in a page; "..." stands for any ending
+same "the tests that docs/results/survival.md names in tables exist" none "$(cd "$top_srcdir" &&
+	awk -F'`' '/^\|/ { for (i = 2; i < NF; i += 2) {
+		if ($i ~ /^([a-z]+\/)?test_[a-z_]+$/ && $(i + 1) ~ /^:/) suite = $i
+		else if (suite && $i ~ /^[a-z0-9_]+(\.\.\.)?$/) print suite, $i
+		if ($(i + 1) ~ /[;|]/) suite = "" } }' docs/results/survival.md >"$tmp/tests"
+	[ -s "$tmp/tests" ] || echo "this script cannot read the page"
+	while read -r suite name; do
+		case $suite in gpu/*) files=tests/gpu/gpu_*.c ;; */*) files=tests/$suite.c ;; *) files=tests/unit/$suite.c ;; esac
+		case $name in *...) name="${name%...}[a-z0-9_]*" ;; esac
+		grep -qE "^Test\([a-z_]*, $name(,|\)|$)|GPU_CASE\($name\)" $files || echo "$suite has no test $name"
+	done <"$tmp/tests" | grep . || echo none)"
 if [ -x perf/tutti ] && command -v python3 >/dev/null; then
 	same "the figures of README and figures.md are those that docs/figures computes from docs/results" none "$(
 		python3 "$top_srcdir/docs/figures" --check 2>&1 && echo none)"
