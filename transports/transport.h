@@ -59,7 +59,7 @@ struct tt_world {
 	uint64_t deadline_ns;               /* for open */
 	/* A connected, authenticated, blocking stream socket to the peer for (peer, channel). The
 	 * lower rank calls dial once, which begins to connect: 0 | < 0. Both ranks then poll take:
-	 * 1 and the socket, which the caller owns, with its keys (ret_keys NULL: not wanted) | 0
+	 * 1 and the socket, which the caller owns, with its keys, which the caller overwrites | 0
 	 * not yet | < 0, TT_TIMEOUT: not connected within the time-out. Neither blocks. */
 	int (*dial)(void *ctx, int peer, int channel);
 	int (*take)(void *ctx, int peer, int channel, int *ret_fd, struct tt_data_keys *ret_keys);

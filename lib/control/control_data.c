@@ -246,9 +246,8 @@ void tt_parked_close(struct tt_control_endpoint *ep, uint64_t context)
 	}
 }
 
-/* 1 | 0 the peer has not dialed yet. ret_keys NULL: the socket only introduces two NICs, and a later
- * link of the same channel dials again. Locked. */
-static int take_parked(struct tt_control *ctl, int peer, int channel, int *ret_fd,
+/* 1 | 0 the peer has not dialed yet. Locked. */
+static int take_parked(struct tt_control *ctl, int peer, int channel, bool once, int *ret_fd,
 		       struct tt_data_keys *ret_keys)
 {
 	struct tt_parked *p = ctl->ep->listening.parked;
@@ -261,17 +260,15 @@ static int take_parked(struct tt_control *ctl, int peer, int channel, int *ret_f
 		return 0;
 	}
 	*ret_fd = p->fd;
+	*ret_keys = p->keys;
 	p->fd = -1; /* taken */
-	if (ret_keys) {
-		*ret_keys = p->keys;
-		OPENSSL_cleanse(&p->keys, sizeof(p->keys));
-	} else {
+	OPENSSL_cleanse(&p->keys, sizeof(p->keys));
+	if (once)
 		forget_parked(ctl->ep, p);
-	}
 	return 1;
 }
 
-int tt_control_take(struct tt_control *ctl, int peer, int channel, int *ret_fd,
+int tt_control_take(struct tt_control *ctl, int peer, int channel, bool once, int *ret_fd,
 		    struct tt_data_keys *ret_keys)
 {
 	struct tt_data_keys keys;
@@ -282,7 +279,7 @@ int tt_control_take(struct tt_control *ctl, int peer, int channel, int *ret_fd,
 		return tt_control_fail(ctl);
 	tt_control_lock(ctl);
 	rc = ctl->rank < peer ? take_dialed(ctl, peer, channel, ret_fd, &keys)
-			      : take_parked(ctl, peer, channel, ret_fd, ret_keys ? &keys : NULL);
+			      : take_parked(ctl, peer, channel, once, ret_fd, &keys);
 	dials = ctl->dialer.dials != NULL;
 	waits = next_dial(ctl) != NULL;
 	tt_control_unlock(ctl);

@@ -63,7 +63,7 @@ static int dial_around(struct control_job *m, int rank, struct tt_control *ctl)
 
 		if (rank < peer)
 			rc |= tt_control_dial(ctl, peer, 0, tt_deadline_ns(20000));
-		while (!(rc |= tt_control_take(ctl, peer, 0, &fd, NULL)))
+		while (!(rc |= tt_control_take(ctl, peer, 0, false, &fd, NULL)))
 			sleep_ms(1);
 		rc = rc < 0;
 		if (!rc)

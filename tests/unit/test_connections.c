@@ -92,7 +92,7 @@ static int await_data_socket(struct tt_control *ctl, int peer, int channel, int 
 	int rc = 0;
 
 	for (int ms = 0; ms < HOLD_MS && !rc; ms++) {
-		rc = tt_control_take(ctl, peer, channel, ret_fd, ret_keys);
+		rc = tt_control_take(ctl, peer, channel, false, ret_fd, ret_keys);
 		if (!rc)
 			sleep_ms(1);
 	}
@@ -173,11 +173,11 @@ static int wake_when_connected(struct control_job *m, int rank, struct tt_contro
 		wrong += tt_control_dial(ctl, 1, 0, tt_deadline_ns(HOLD_MS)) != 0;
 	if (rank < 2) {
 		wrong += !await_wakes(&woken, 1) ||
-			 tt_control_take(ctl, 1 - rank, 0, &fd, NULL) != 1 || close(fd);
+			 tt_control_take(ctl, 1 - rank, 0, false, &fd, NULL) != 1 || close(fd);
 	}
 	if (rank == 0)
 		wrong += tt_control_dial(ctl, 2, 0, tt_now_ns() - 1) || !await_wakes(&woken, 2) ||
-			 tt_control_take(ctl, 2, 0, &fd, NULL) != TT_TIMEOUT;
+			 tt_control_take(ctl, 2, 0, false, &fd, NULL) != TT_TIMEOUT;
 	tt_control_unobserve(ctl, &wakes, &woken);
 	return wrong;
 }
@@ -406,7 +406,7 @@ static int dial_until_the_deadline(struct control_job *m, int rank, struct tt_co
 		return 100;
 	rc = await_data_socket(ctl, 1, 0, &fd, NULL);
 	snprintf(m->report[rank].text, sizeof(m->report[rank].text), "%s", tt_error_text());
-	return rc == TT_TIMEOUT && tt_control_take(ctl, 1, 0, &fd, NULL) == rc ? 0 : 1;
+	return rc == TT_TIMEOUT && tt_control_take(ctl, 1, 0, false, &fd, NULL) == rc ? 0 : 1;
 }
 
 Test(connections, a_dial_that_fails_names_the_rank_and_its_addresses, .timeout = 60)

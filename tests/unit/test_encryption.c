@@ -1,5 +1,5 @@
 /*
- * test_encryption.c - encrypted tcp links: the units of tcp_seal.h, the wire, and altered bytes
+ * test_encryption.c - encrypted tcp links: the units of seal.h, the wire, and altered bytes
  *
  * Most tests hold both ends of the wire of two endpoints: they record the bytes of rank 0 and
  * present them to rank 1, changed or not.
@@ -24,31 +24,31 @@ struct unit {
 	uint8_t bytes[UNIT], tag[TT_TAG];
 };
 
-static struct tt_tcp_seal side(bool seal, uint64_t first)
+static struct tt_seal side(bool seal, uint64_t first)
 {
-	struct tt_tcp_seal s;
+	struct tt_seal s;
 
-	cr_assert(tt_tcp_seal_make(&s, key, seal));
+	cr_assert(tt_seal_make(&s, key, seal));
 	s.unit = first;
 	return s;
 }
 
-static struct unit seal_one(struct tt_tcp_seal *s, uint8_t content)
+static struct unit seal_one(struct tt_seal *s, uint8_t content)
 {
 	struct unit u;
 
 	memset(u.bytes, content, UNIT);
-	cr_assert(tt_tcp_seal_begin(s) && tt_tcp_seal_part(s, u.bytes, u.bytes, 7) &&
-		  tt_tcp_seal_part(s, u.bytes + 7, u.bytes + 7, UNIT - 7) &&
-		  tt_tcp_seal_end(s, u.tag));
+	cr_assert(tt_seal_begin(s) && tt_seal_part(s, u.bytes, u.bytes, 7) &&
+		  tt_seal_part(s, u.bytes + 7, u.bytes + 7, UNIT - 7) &&
+		  tt_seal_end(s, u.tag));
 	return u;
 }
 
-static bool opens(struct tt_tcp_seal *s, const struct unit *sealed, uint8_t content)
+static bool opens(struct tt_seal *s, const struct unit *sealed, uint8_t content)
 {
 	struct unit u = *sealed;
-	bool good = tt_tcp_seal_begin(s) && tt_tcp_seal_part(s, u.bytes, u.bytes, UNIT) &&
-		    tt_tcp_seal_end(s, u.tag);
+	bool good = tt_seal_begin(s) && tt_seal_part(s, u.bytes, u.bytes, UNIT) &&
+		    tt_seal_end(s, u.tag);
 
 	for (int i = 0; good && i < UNIT; i++)
 		cr_assert_eq(u.bytes[i], content);
@@ -57,7 +57,7 @@ static bool opens(struct tt_tcp_seal *s, const struct unit *sealed, uint8_t cont
 
 Test(encryption, a_unit_opens_once_in_its_place_and_unchanged, .timeout = 60)
 {
-	struct tt_tcp_seal out = side(true, 0), in;
+	struct tt_seal out = side(true, 0), in;
 	struct unit u[3];
 
 	for (uint8_t i = 0; i < 3; i++)
@@ -77,13 +77,13 @@ Test(encryption, a_unit_opens_once_in_its_place_and_unchanged, .timeout = 60)
 	}
 	in.unit = 1;
 	cr_assert(opens(&in, &u[1], 1));
-	tt_tcp_seal_free(&in);
-	tt_tcp_seal_free(&out);
+	tt_seal_free(&in);
+	tt_seal_free(&out);
 }
 
 Test(encryption, both_sides_replace_the_key_after_the_same_unit, .timeout = 60)
 {
-	struct tt_tcp_seal out = side(true, TT_SEAL_UNITS - 2), in = side(false, TT_SEAL_UNITS - 2),
+	struct tt_seal out = side(true, TT_SEAL_UNITS - 2), in = side(false, TT_SEAL_UNITS - 2),
 			   old = side(false, TT_SEAL_UNITS + 1);
 	struct unit u;
 
@@ -92,9 +92,9 @@ Test(encryption, both_sides_replace_the_key_after_the_same_unit, .timeout = 60)
 		cr_assert(opens(&in, &u, i));
 		cr_assert(i != 3 || !opens(&old, &u, i), "the old key opens a unit");
 	}
-	tt_tcp_seal_free(&old);
-	tt_tcp_seal_free(&in);
-	tt_tcp_seal_free(&out);
+	tt_seal_free(&old);
+	tt_seal_free(&in);
+	tt_seal_free(&out);
 }
 
 static int compare(const void *a, const void *b)
@@ -107,14 +107,14 @@ Test(encryption, no_key_stream_is_used_twice, .timeout = 120)
 {
 	enum { UNITS = 3 * TT_SEAL_UNITS };
 	struct unit *all = malloc(UNITS * sizeof(*all));
-	struct tt_tcp_seal out = side(true, 0);
+	struct tt_seal out = side(true, 0);
 
 	for (int i = 0; i < UNITS; i++)
 		all[i] = seal_one(&out, 0);
 	qsort(all, UNITS, sizeof(*all), compare);
 	for (int i = 1; i < UNITS; i++)
 		cr_assert(compare(&all[i - 1], &all[i]));
-	tt_tcp_seal_free(&out);
+	tt_seal_free(&out);
 	free(all);
 }
 

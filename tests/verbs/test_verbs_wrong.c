@@ -14,6 +14,7 @@
 
 #include "tests/support/harness_traffic.h"
 #include "mem/memory.h"
+#include "base/sock.h"
 #include "transports/verbs/verbs.h"
 
 #define BYTES (64u << 10)
@@ -104,15 +105,38 @@ static struct tt_verbs_hello hello_like(const struct tt_verbs_hello *theirs)
 	return h;
 }
 
+/* Take the socket of a channel, and read rank 0's hello as it is on the wire. */
+static int take_hello(const struct tt_world *world, int channel, int *ret_fd,
+		      struct tt_data_keys *ret_keys, struct tt_verbs_hello *ret_hello)
+{
+	int rc;
+
+	while (!(rc = world->take(world->ctx, 0, channel, ret_fd, ret_keys)))
+		;
+	EXPECT(rc == 1 &&
+	       recv(*ret_fd, ret_hello, sizeof(*ret_hello), MSG_WAITALL) == sizeof(*ret_hello));
+	return 0;
+}
+
+static bool seal_once(const uint8_t key[32], bool seal, struct tt_verbs_hello *hello)
+{
+	struct tt_seal s;
+	bool good = tt_seal_make(&s, key, seal) &&
+		    tt_seal_whole(&s, hello, TT_VERBS_HELLO_SEALED, hello->tag);
+
+	tt_seal_free(&s);
+	return good;
+}
+
 /* Rank 1 takes the socket, reads rank 0's hello, and answers with a changed copy of the hello. */
 static int answer(const struct tt_world *world, int which)
 {
 	struct tt_verbs_hello theirs, h;
-	int fd, rc;
+	struct tt_data_keys keys;
+	int fd;
 
-	while (!(rc = world->take(world->ctx, 0, which, &fd, NULL)))
-		;
-	EXPECT(rc == 1 && recv(fd, &theirs, sizeof(theirs), MSG_WAITALL) == sizeof(theirs));
+	EXPECT(!take_hello(world, which, &fd, &keys, &theirs));
+	EXPECT(seal_once(keys.recv, false, &theirs));
 	h = hello_like(&theirs);
 	if (which == 0)
 		h.magic++;
@@ -122,6 +146,7 @@ static int answer(const struct tt_world *world, int which)
 		h.ring_bytes = 0;
 	else if (which == 3)
 		h.mtu = 0;
+	EXPECT(seal_once(keys.send, true, &h));
 	EXPECT(send(fd, &h, which == 4 ? 7 : sizeof(h), MSG_NOSIGNAL) > 0);
 	close(fd);
 	return 0;
@@ -157,6 +182,65 @@ Test(verbs_wrong, invalid_hellos_are_refused, .timeout = 60)
 	if (!tt_verbs.probe(why, sizeof(why)))
 		cr_skip_test("skipped: %s", why);
 	cr_assert(run_on(&tt_verbs, 2, HELLOS, BYTES, false, hello_body, NULL) == 0);
+}
+
+/* Does a part of a hello that is not zero lie on the wire as it is? */
+static bool reveals(const struct tt_verbs_hello *wire, const void *part, size_t bytes)
+{
+	return memmem(wire, sizeof(*wire), part, bytes) != NULL;
+}
+
+/* Rank 1 sends rank 0's hello back with its own key, one bit of it changed. */
+static int answer_altered(const struct tt_world *world, int bit)
+{
+	struct tt_verbs_hello wire, plain;
+	struct tt_data_keys keys;
+	int fd;
+
+	EXPECT(!take_hello(world, bit, &fd, &keys, &wire));
+	plain = wire;
+	EXPECT(seal_once(keys.recv, false, &plain));
+	EXPECT(!reveals(&wire, &plain.magic, sizeof(plain.magic)) &&
+	       !reveals(&wire, &plain.rkey, sizeof(plain.rkey)) &&
+	       !reveals(&wire, &plain.ring, sizeof(plain.ring)) && !reveals(&wire, plain.name, 4));
+	EXPECT(seal_once(keys.send, true, &plain));
+	((uint8_t *)&plain)[bit * 9] ^= (uint8_t)(1 << bit % 8);
+	EXPECT(send(fd, &plain, sizeof(plain), MSG_NOSIGNAL) == sizeof(plain));
+	close(fd);
+	return 0;
+}
+
+#define ALTERED 12 /* bits, of keys and addresses, and of the tag */
+
+static int altered_body(const struct tt_world *world, void *arg)
+{
+	struct tt_endpoint *ep;
+	struct tt_link *l;
+	int rc;
+
+	(void)arg;
+	EXPECT(tt_verbs.open(world, &ep) == 0);
+	for (int bit = 0; bit < ALTERED && world->rank == 1; bit++)
+		EXPECT(!answer_altered(world, bit));
+	for (int bit = 0; bit < ALTERED && world->rank == 0; bit++) {
+		EXPECT(tt_verbs.connect(ep, 1, bit, &l) == 0);
+		while (!(rc = tt_verbs.ready(l)))
+			;
+		EXPECT(rc == TT_REMOTE && error_says("queue pair was altered on the way"));
+	}
+	harness_barrier(world, 0);
+	ep->t->close(ep);
+	return 0;
+}
+
+Test(verbs_wrong, keys_and_addresses_of_a_queue_pair_are_secret_and_unaltered_on_the_wire,
+     .timeout = 60)
+{
+	char why[256];
+
+	if (!tt_verbs.probe(why, sizeof(why)))
+		cr_skip_test("skipped: %s", why);
+	cr_assert(run_on(&tt_verbs, 2, ALTERED, BYTES, false, altered_body, NULL) == 0);
 }
 
 /* ---- messages -------------------------------------------------------------------------------- */

@@ -14,8 +14,8 @@ int tt_tcp_sealed_make(struct tt_tcp_link *l, const struct tt_data_keys *keys)
 {
 	struct tt_tcp_sealed *s = l->sealed = calloc(1, sizeof(*s));
 
-	if (!s || !tt_tcp_seal_make(&s->out, keys->send, true) ||
-	    !tt_tcp_seal_make(&s->in, keys->recv, false)) {
+	if (!s || !tt_seal_make(&s->out, keys->send, true) ||
+	    !tt_seal_make(&s->in, keys->recv, false)) {
 		tt_tcp_sealed_free(l);
 		return tt_fail(TT_SYSTEM, "rank %d: cannot encrypt the connection to rank %d",
 			       l->base.ep->world->rank, l->base.peer);
@@ -28,8 +28,8 @@ void tt_tcp_sealed_free(struct tt_tcp_link *l)
 {
 	if (!l->sealed)
 		return;
-	tt_tcp_seal_free(&l->sealed->out);
-	tt_tcp_seal_free(&l->sealed->in);
+	tt_seal_free(&l->sealed->out);
+	tt_seal_free(&l->sealed->in);
 	free(l->sealed);
 	l->sealed = NULL;
 }
@@ -41,8 +41,8 @@ static bool seal_head(struct tt_tcp_sealed *s, const struct tt_tcp_head *head)
 	uint8_t *to = s->wire + s->to;
 
 	s->to += SEALED_HEAD;
-	return tt_tcp_seal_begin(&s->out) && tt_tcp_seal_part(&s->out, to, head, HEAD) &&
-	       tt_tcp_seal_end(&s->out, to + HEAD) && tt_tcp_seal_begin(&s->out);
+	return tt_seal_begin(&s->out) && tt_seal_part(&s->out, to, head, HEAD) &&
+	       tt_seal_end(&s->out, to + HEAD) && tt_seal_begin(&s->out);
 }
 
 /* Seal as much of a post as fits into wire, with room for a tag. */
@@ -55,7 +55,7 @@ static bool seal_post(struct tt_tcp_sealed *s, const struct tt_tcp_post *p)
 	n = TT_TCP_WIRE - TT_TAG - s->to;
 	if (n > p->head.bytes - s->done)
 		n = p->head.bytes - s->done;
-	if (n && !tt_tcp_seal_part(&s->out, s->wire + s->to, (const char *)p->buf + s->done, n))
+	if (n && !tt_seal_part(&s->out, s->wire + s->to, (const char *)p->buf + s->done, n))
 		return false;
 	s->done += n;
 	s->to += n;
@@ -64,7 +64,7 @@ static bool seal_post(struct tt_tcp_sealed *s, const struct tt_tcp_post *p)
 	s->done = 0;
 	s->next++;
 	s->to += TT_TAG;
-	return tt_tcp_seal_end(&s->out, s->wire + s->to - TT_TAG);
+	return tt_seal_end(&s->out, s->wire + s->to - TT_TAG);
 }
 
 ssize_t tt_tcp_sealed_send(struct tt_tcp_link *l)
@@ -130,8 +130,8 @@ static bool open_head(struct tt_tcp_link *l)
 	struct tt_tcp_sealed *s = l->sealed;
 
 	s->opened = 0;
-	return tt_tcp_seal_begin(&s->in) && tt_tcp_seal_part(&s->in, &l->head, s->received, HEAD) &&
-	       tt_tcp_seal_end(&s->in, s->received + HEAD) && tt_tcp_seal_begin(&s->in);
+	return tt_seal_begin(&s->in) && tt_seal_part(&s->in, &l->head, s->received, HEAD) &&
+	       tt_seal_end(&s->in, s->received + HEAD) && tt_seal_begin(&s->in);
 }
 
 /* Decrypt what has come of the payload, while it is in the cache; check the tag at its end. */
@@ -143,12 +143,12 @@ static int open_payload(struct tt_tcp_link *l, uint8_t *into, size_t bytes)
 	uint8_t *tag = s->received + SEALED_HEAD + (small ? bytes : 0);
 	size_t have = l->got - SEALED_HEAD < bytes ? l->got - SEALED_HEAD : bytes;
 	bool good = have == s->opened ||
-		    tt_tcp_seal_part(&s->in, into + s->opened, from + s->opened, have - s->opened);
+		    tt_seal_part(&s->in, into + s->opened, from + s->opened, have - s->opened);
 
 	s->opened = have;
 	if (good && !whole)
 		return 0;
-	if (good && tt_tcp_seal_end(&s->in, tag))
+	if (good && tt_seal_end(&s->in, tag))
 		return 1;
 	return altered(l, into, bytes);
 }

@@ -1,7 +1,7 @@
 /*
  * tcp_sealed.h - messages on an encrypted socket
  *
- * Called by tcp_stream.c and tcp.c; calls tcp_seal.c. A message is two units: the header, so that
+ * Called by tcp_stream.c and tcp.c; calls seal.c. A message is two units: the header, so that
  * no field of it is believed before its tag is right, and the payload.
  *
  *   header 16 | tag 16 | payload | tag 16          everything but the tags is encrypted
@@ -16,14 +16,14 @@
 #define TT_TCP_SEALED_H
 
 #include "base/sock.h"
-#include "transports/tcp/tcp_seal.h"
+#include "transports/seal.h"
 #include "transports/tcp/tcp_stream.h"
 
 #define TT_TCP_WIRE (64u << 10)
 #define TT_TCP_SEALED_AROUND (sizeof(struct tt_tcp_head) + 2 * TT_TAG)
 
 struct tt_tcp_sealed {
-	struct tt_tcp_seal out, in;
+	struct tt_seal out, in;
 
 	uint64_t next; /* post that is being sealed, or is the next one */
 	size_t done;   /* bytes of its payload that are sealed; its header is sealed before them */

@@ -11,6 +11,7 @@
  * bell (an eventfd).
  */
 #include <errno.h>
+#include <openssl/crypto.h>
 #include <poll.h>
 #include <sched.h>
 #include <stdio.h>
@@ -296,8 +297,14 @@ static int verbs_ready(struct tt_link *base)
 	if (tt_unlikely(ep->failed))
 		return tt_verbs_failed(ep);
 	if (l->state == TT_VERBS_UNCONNECTED) {
-		rc = w->take(w->ctx, base->peer, base->channel, &l->fd, NULL);
-		if (rc <= 0 || (rc = tt_verbs_send_hello(l)))
+		struct tt_data_keys keys;
+
+		rc = w->take(w->ctx, base->peer, base->channel, &l->fd, &keys);
+		if (rc <= 0)
+			return rc;
+		rc = tt_verbs_send_hello(l, &keys);
+		OPENSSL_cleanse(&keys, sizeof(keys));
+		if (rc)
 			return rc;
 		l->state = TT_VERBS_HELLO_SENT;
 	}

@@ -24,6 +24,7 @@
 #include <stdatomic.h>
 
 #include "mem/registered.h"
+#include "transports/seal.h"
 #include "transports/transport.h"
 #include "transports/verbs/verbs_table.h"
 
@@ -122,13 +123,19 @@ struct tt_verbs_rail {
 	struct tt_verbs_port_record record;
 };
 
-/* The hello of each side of a link, on the socket from the control plane. */
+/* The hello of each side of a link, on the socket from the control plane: encrypted, since its keys and
+ * addresses say where remote writes go. Then each side sends one byte (go), encrypted too. */
 struct tt_verbs_hello {
 	uint32_t magic, qpn, psn, rkey, ring_bytes;
 	uint16_t lid;
 	uint8_t mtu, rail;
 	uint64_t ring;
 	char name[64];
+	uint8_t tag[TT_TAG];
+};
+#define TT_VERBS_HELLO_SEALED offsetof(struct tt_verbs_hello, tag) /* bytes before the tag */
+struct tt_verbs_go {
+	uint8_t go, tag[TT_TAG];
 };
 
 /* RTR (ready to receive): the destination of message `number` of a link. */
@@ -168,9 +175,11 @@ struct tt_verbs_link {
 	struct tt_verbs_qp *qp;
 	uint32_t index; /* in the endpoint's list, also part of wr_id */
 	enum tt_verbs_state state;
-	int fd;             /* socket to the peer, open until ready */
-	size_t hello_bytes; /* bytes of the peer's hello received so far */
+	int fd;                 /* socket to the peer, open until ready */
+	struct tt_seal out, in; /* of the socket */
+	size_t got;             /* bytes of the peer's hello, then of its go, received so far */
 	struct tt_verbs_hello hello;
+	struct tt_verbs_go go;
 	/* GIDs of this port pair; all zero without GRH */
 	struct tt_verbs_gid_record mine, theirs;
 	bool global; /* messages carry a GRH */
@@ -307,8 +316,8 @@ int tt_verbs_nearest(const char *sys, const struct tt_verbs_rail *rail, int n,
 /* Make the rings of a link, their registration and a queue pair. Returns 0 | TT_SYSTEM */
 int tt_verbs_queue_make(struct tt_verbs_link *l);
 void tt_verbs_queue_free(struct tt_verbs_link *l);
-/* Send the hello. Returns 0 | < 0. */
-int tt_verbs_send_hello(struct tt_verbs_link *l);
+/* Send the hello on l->fd, encrypted by keys. Returns 0 | < 0. */
+int tt_verbs_send_hello(struct tt_verbs_link *l, const struct tt_data_keys *keys);
 /* Receive the peer's hello and connect. Returns 1 the link is ready | 0 not yet | < 0. */
 int tt_verbs_finish_connect(struct tt_verbs_link *l);
 /* The remedy for a limit on locked memory, "" for other errors of a call. */

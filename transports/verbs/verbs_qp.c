@@ -3,7 +3,9 @@
  *
  * Called by verbs.c. Both sides write a hello to the socket from the control plane, read the
  * peer's, move their queue pair to RTS, and send one more byte: a write to a peer that is not in
- * RTR yet would be retransmitted only after a time-out. Then the socket is closed.
+ * RTR yet would be retransmitted only after a time-out. Both are encrypted and have a tag (seal.h), so
+ * that nobody on the way learns the keys of remote writes, or leads these elsewhere. Then the socket
+ * is closed.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -15,10 +17,11 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "base/sock.h"
 #include "transports/verbs/verbs.h"
 
 #define MAGIC 0x74746962u /* plus the version of the protocol: */
-#define VERSION 2u
+#define VERSION 3u
 #define PAGE 4096u
 #define RNR_RETRIES 6
 #define RNR_TIMER 12 /* 0.64 ms */
@@ -182,12 +185,20 @@ int tt_verbs_queue_make(struct tt_verbs_link *l)
 	return rc ? rc : make_qp(l, cq);
 }
 
+static void end_introduction(struct tt_verbs_link *l)
+{
+	tt_seal_free(&l->out);
+	tt_seal_free(&l->in);
+	if (l->fd >= 0)
+		close(l->fd);
+	l->fd = -1;
+}
+
 void tt_verbs_queue_free(struct tt_verbs_link *l)
 {
 	struct tt_verbs_ep *ep = (struct tt_verbs_ep *)l->base.ep;
 
-	if (l->fd >= 0)
-		close(l->fd);
+	end_introduction(l);
 	if (l->qp)
 		ep->ib->destroy_qp(l->qp);
 	if (l->tx_mr)
@@ -202,7 +213,13 @@ void tt_verbs_queue_free(struct tt_verbs_link *l)
 
 /* ---- connecting ------------------------------------------------------------------------------ */
 
-int tt_verbs_send_hello(struct tt_verbs_link *l)
+static int no_cipher(const struct tt_verbs_link *l)
+{
+	return tt_fail(TT_SYSTEM, "rank %d: cannot encrypt the address of a queue pair for rank %d",
+		       l->base.ep->world->rank, l->base.peer);
+}
+
+int tt_verbs_send_hello(struct tt_verbs_link *l, const struct tt_data_keys *keys)
 {
 	struct tt_verbs_hello hello = {
 		.magic = MAGIC + VERSION,
@@ -217,16 +234,20 @@ int tt_verbs_send_hello(struct tt_verbs_link *l)
 	};
 
 	memcpy(hello.name, l->rail->name, sizeof(hello.name));
+	if (!tt_seal_make(&l->out, keys->send, true) || !tt_seal_make(&l->in, keys->recv, false) ||
+	    !tt_seal_whole(&l->out, &hello, TT_VERBS_HELLO_SEALED, hello.tag))
+		return no_cipher(l);
 	if (send(l->fd, &hello, sizeof(hello), MSG_NOSIGNAL) == sizeof(hello))
 		return 0;
 	return tt_fail(TT_REMOTE, "rank %d: sending rank %d a queue pair's address: %m",
 		       l->base.ep->world->rank, l->base.peer);
 }
 
-/* Read the rest of bytes; have are there already. 1 complete | 0 | TT_REMOTE */
-static int read_on(struct tt_verbs_link *l, void *into, size_t bytes, size_t have)
+/* Read the rest of a unit of bytes with its tag, which ends the unit's struct of `whole` bytes, and decrypt the
+ * unit. 1 complete | 0 | TT_REMOTE */
+static int read_on(struct tt_verbs_link *l, void *into, size_t bytes, uint8_t *tag, size_t whole)
 {
-	ssize_t n = recv(l->fd, (char *)into + have, bytes - have, MSG_DONTWAIT);
+	ssize_t n = recv(l->fd, (char *)into + l->got, whole - l->got, MSG_DONTWAIT);
 
 	if (n < 0 && (errno == EAGAIN || errno == EINTR))
 		return 0;
@@ -235,8 +256,15 @@ static int read_on(struct tt_verbs_link *l, void *into, size_t bytes, size_t hav
 			       "rank %d: rank %d hung up while queue pairs were connected (%s)",
 			       l->base.ep->world->rank, l->base.peer,
 			       n ? strerror(errno) : "end of file");
-	l->hello_bytes += (size_t)n;
-	return have + (size_t)n == bytes;
+	l->got += (size_t)n;
+	if (l->got < whole)
+		return 0;
+	l->got = 0;
+	if (tt_seal_whole(&l->in, into, bytes, tag))
+		return 1;
+	return tt_fail(TT_REMOTE,
+		       "rank %d: the address of rank %d's queue pair was altered on the way",
+		       l->base.ep->world->rank, l->base.peer);
 }
 
 static int to_state(struct tt_verbs_link *l, struct tt_verbs_qp_attr *attr, int mask,
@@ -313,27 +341,32 @@ static int check_hello(const struct tt_verbs_link *l)
 		l->base.ep->world->rank, l->base.peer, l->hello.magic, l->hello.ring_bytes);
 }
 
+static int send_go(struct tt_verbs_link *l)
+{
+	struct tt_verbs_go go = { .go = 1 };
+
+	if (!tt_seal_whole(&l->out, &go.go, sizeof(go.go), go.tag))
+		return no_cipher(l);
+	if (send(l->fd, &go, sizeof(go), MSG_NOSIGNAL) == sizeof(go))
+		return 0;
+	return tt_fail(TT_REMOTE, "rank %d: rank %d hung up while queue pairs were connected: %m",
+		       l->base.ep->world->rank, l->base.peer);
+}
+
 int tt_verbs_finish_connect(struct tt_verbs_link *l)
 {
-	char go = 1;
 	int rc;
 
 	if (l->state == TT_VERBS_HELLO_SENT) {
-		rc = read_on(l, &l->hello, sizeof(l->hello), l->hello_bytes);
-		if (rc <= 0 || (rc = check_hello(l)) || (rc = connect_qp(l)))
+		rc = read_on(l, &l->hello, TT_VERBS_HELLO_SEALED, l->hello.tag, sizeof(l->hello));
+		if (rc <= 0 || (rc = check_hello(l)) || (rc = connect_qp(l)) || (rc = send_go(l)))
 			return rc;
-		if (send(l->fd, &go, 1, MSG_NOSIGNAL) != 1)
-			return tt_fail(
-				TT_REMOTE,
-				"rank %d: rank %d hung up while queue pairs were connected: %m",
-				l->base.ep->world->rank, l->base.peer);
 		l->state = TT_VERBS_CONNECTED;
 	}
-	rc = read_on(l, &go, 1, 0);
+	rc = read_on(l, &l->go, sizeof(l->go.go), l->go.tag, sizeof(l->go));
 	if (rc <= 0)
 		return rc;
-	close(l->fd);
-	l->fd = -1;
+	end_introduction(l);
 	/* tt_verbs_lost may use the link from now on */
 	__atomic_store_n(&l->state, TT_VERBS_READY, __ATOMIC_RELEASE);
 	return 1;
