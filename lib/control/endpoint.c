@@ -16,7 +16,8 @@
 
 #include "control/control_internal.h"
 
-#define EARLY_MOST (4u << 20) /* bytes of early frames */
+/* bytes of early frames of one connection: a rank that was shrunk away fills no room of the others */
+#define EARLY_MOST (4u << 20)
 
 struct tt_early {
 	struct tt_early *next;
@@ -95,6 +96,8 @@ static void drop_early(struct tt_control_endpoint *ep)
 	}
 	ep->early = NULL;
 	ep->early_bytes = 0;
+	for (struct tt_conn *conn = ep->conns; conn; conn = conn->next)
+		conn->early_bytes = 0;
 }
 
 void tt_endpoint_free(struct tt_control_endpoint *ep)
@@ -162,21 +165,22 @@ struct tt_control *tt_endpoint_find(const struct tt_control_endpoint *ep, uint64
 static bool keep_early(struct tt_control_endpoint *ep, struct tt_conn *conn,
 		       const struct tt_frame_head *head, const uint8_t *data)
 {
-	struct tt_early *e, **at = &ep->early;
+	const size_t bytes = sizeof(struct tt_early) + head->bytes;
+	struct tt_early *e;
 
-	if (ep->early_bytes + sizeof(*e) + head->bytes > EARLY_MOST)
+	if (conn->early_bytes + bytes > EARLY_MOST)
 		return false;
-	e = malloc(sizeof(*e) + head->bytes);
+	e = malloc(bytes);
 	if (!e) {
 		tt_conn_no_memory(ep, conn);
 		return true;
 	}
 	*e = (struct tt_early){ .peer = conn->peer, .head = *head };
 	memcpy(e->data, data, head->bytes);
-	ep->early_bytes += sizeof(*e) + head->bytes;
-	while (*at)
-		at = &(*at)->next;
-	*at = e;
+	ep->early_bytes += bytes;
+	conn->early_bytes += bytes;
+	*(ep->early ? &ep->early_last->next : &ep->early) = e;
+	ep->early_last = e;
 	return true;
 }
 
@@ -221,24 +225,29 @@ bool tt_endpoint_frame(struct tt_control_endpoint *ep, struct tt_conn *conn,
 void tt_endpoint_enter(struct tt_control_endpoint *ep, struct tt_control *ctl)
 {
 	struct tt_control **last = &ep->controls;
-	struct tt_early **at = &ep->early, *e;
+	struct tt_early **at = &ep->early, *e, *before = NULL;
 
 	while (*last)
 		last = &(*last)->next;
 	*last = ctl;
 	while ((e = *at)) {
 		struct tt_conn *conn = tt_conn_from(ep, e->peer);
+		size_t bytes = sizeof(*e) + e->head.bytes;
 
 		if (e->head.context != ctl->context) {
 			at = &e->next;
+			before = e;
 			continue;
 		}
 		*at = e->next;
-		ep->early_bytes -= sizeof(*e) + e->head.bytes;
+		ep->early_bytes -= bytes;
+		if (conn && conn->early_bytes >= bytes) /* else of an earlier connection */
+			conn->early_bytes -= bytes;
 		if (conn && !tt_control_frame(ctl, conn, e->head.kind, e->data, e->head.bytes))
 			tt_conn_malformed(ep, conn);
 		free(e);
 	}
+	ep->early_last = before;
 }
 
 void tt_endpoint_leave(struct tt_control_endpoint *ep, struct tt_control *ctl)

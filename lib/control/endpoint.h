@@ -110,6 +110,7 @@ struct tt_conn {
 	size_t out_sent;      /* bytes that it has */
 	unsigned turn;        /* of the controls, to send messages */
 	size_t burst;         /* bytes of messages since the service thread was here */
+	size_t early_bytes;   /* of its frames among ep->early */
 	bool writing;         /* epoll watches for room */
 	bool closing;         /* shut down once `out` is empty */
 	/* of the registration: the client's */
@@ -218,6 +219,7 @@ struct tt_control_endpoint {
 	char *id_file;               /* path of the unique id for monitors, or NULL */
 	int forming;                 /* splits and shrinks in progress on this rank */
 	struct tt_early *early;      /* frames of controls that are not made yet, oldest first */
+	struct tt_early *early_last; /* of them; undefined: none */
 	size_t early_bytes;
 };
 

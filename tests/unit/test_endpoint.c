@@ -298,20 +298,58 @@ Test(endpoint, a_message_of_a_control_that_was_left_is_answered, .timeout = 60)
 	}
 }
 
-/* Frames of controls that are never made take 4 MiB at most; then the peer is at fault. */
+/* Frames of controls that are never made take 4 MiB of a peer at most; then that peer is at fault, and the
+ * frames of the others are kept. */
 Test(endpoint, frames_of_unknown_controls_are_bounded, .timeout = 60)
 {
 	struct fixture f = make(1);
-	struct tt_tls *tls = connect_peer(&f, 9);
+	struct tt_tls *tls = connect_peer(&f, 9), *other_tls = connect_peer(&f, 10);
+	struct tt_conn *conn = tt_conn_from(f.ep, 9), *other = tt_conn_from(f.ep, 10);
 	struct tt_frame_head head = { TT_F_GATHER_UP, 77, 3u << 20 };
 	uint8_t *data = calloc(1, head.bytes);
 
-	tt_endpoint_forming(f.ep, true);
-	cr_assert(tt_endpoint_frame(f.ep, f.ep->conns, &head, data));
-	cr_assert_not(tt_endpoint_frame(f.ep, f.ep->conns, &head, data));
-	tt_endpoint_forming(f.ep, false);
+	for (int again = 0; again < 2; again++) {
+		tt_endpoint_forming(f.ep, true);
+		cr_assert(tt_endpoint_frame(f.ep, conn, &head, data));
+		cr_assert_not(tt_endpoint_frame(f.ep, conn, &head, data));
+		cr_assert(tt_endpoint_frame(f.ep, other, &head, data));
+		cr_assert_not(tt_endpoint_frame(f.ep, other, &head, data));
+		tt_endpoint_forming(f.ep, false);
+	}
 	cr_assert_eq(f.ep->early_bytes, 0, "the end of the split drops them");
 	free(data);
+	tt_tls_close(tls);
+	tt_tls_close(other_tls);
+	tt_control_free(f.ctl);
+}
+
+/* Those of one control are given to it; those of another one stay, in their order. */
+Test(endpoint, frames_of_several_later_controls_are_kept_apart, .timeout = 60)
+{
+	struct fixture f = make(1);
+	struct tt_tls *tls = connect_peer(&f, 9);
+	struct tt_control *child[3];
+	struct tt_rank_map map;
+
+	tt_endpoint_forming(f.ep, true);
+	cr_assert(tt_rank_map_make(&map, (int[]){ 9, 1, 10 }, 3, N));
+	for (int i = 0; i < 9; i++) { /* contexts 70, 71, 72, each with one of the last frame */
+		struct tt_writer w = { 0 };
+
+		tt_put(&w, i < 6 ? 2 : 0, 4);
+		send_frame(tls, TT_F_DEAD, 70 + (uint64_t)i % 3, &w);
+	}
+	serve(&f);
+	for (int i = 2; i >= 0; i--) { /* the newest first */
+		cr_assert_eq(tt_control_make_child(f.ctl, 70 + (uint64_t)i, 1, &map, &child[i]), 0);
+		cr_expect(tt_set_has(child[i]->departed.dead, 2));
+		cr_expect(tt_set_has(child[i]->departed.dead, 0));
+	}
+	cr_expect_eq(f.ep->early_bytes, 0);
+	cr_expect_eq(tt_conn_from(f.ep, 9)->early_bytes, 0);
+	tt_rank_map_free(&map);
+	for (int i = 0; i < 3; i++)
+		tt_control_free(child[i]);
 	tt_tls_close(tls);
 	tt_control_free(f.ctl);
 }
