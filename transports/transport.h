@@ -84,7 +84,8 @@ static inline int tt_world_host(const struct tt_world *w, int rank)
 	return tt_host_number(w->host_of, w->host_firsts, rank);
 }
 
-/* Are bytes over sockets to peer encrypted? Both sides give the same answer. */
+/* Are bytes over sockets to peer encrypted, by what the ranks say of their hosts? Both sides give the same
+ * answer. A socket that leaves the host is, anyway. */
 static inline bool tt_world_encrypts(const struct tt_world *w, int peer)
 {
 	return w->encrypt == TT_ENCRYPT_ON || (w->encrypt == TT_ENCRYPT_AUTO &&

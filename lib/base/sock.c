@@ -127,6 +127,22 @@ static int bound_port(int fd)
 	return ntohs(sa.sin6_port); /* at the same offset for IPv4 */
 }
 
+bool tt_sock_is_inside_host(int fd)
+{
+	union {
+		struct sockaddr any;
+		struct sockaddr_in four;
+		struct sockaddr_in6 six;
+	} us = { 0 }, them = { 0 };
+
+	if (getsockname(fd, &us.any, &(socklen_t){ sizeof(us) }) ||
+	    getpeername(fd, &them.any, &(socklen_t){ sizeof(them) }))
+		return false;
+	if (us.any.sa_family == AF_INET6)
+		return IN6_ARE_ADDR_EQUAL(&us.six.sin6_addr, &them.six.sin6_addr);
+	return us.any.sa_family == AF_UNIX || us.four.sin_addr.s_addr == them.four.sin_addr.s_addr;
+}
+
 /* Loopback has no bottleneck and needs no pacing: a default congestion control that paces (bbr)
  * costs a quarter of the bandwidth there. A socket that has begun to pace never stops. So each
  * socket begins with reno, which does not pace and which every kernel allows to every user, and
@@ -138,22 +154,14 @@ void tt_sock_unpace(int fd)
 
 void tt_sock_settle(int fd)
 {
-	union {
-		struct sockaddr any;
-		struct sockaddr_in four;
-		struct sockaddr_in6 six;
-	} us = { 0 }, them = { 0 };
-	int fresh;
+	int family = AF_INET, fresh;
 	char name[16];
 	socklen_t n = sizeof(name);
 
-	getsockname(fd, &us.any, &(socklen_t){ sizeof(us) });
-	getpeername(fd, &them.any, &(socklen_t){ sizeof(them) });
-	if (us.any.sa_family == AF_INET6
-		    ? IN6_ARE_ADDR_EQUAL(&us.six.sin6_addr, &them.six.sin6_addr)
-		    : us.four.sin_addr.s_addr == them.four.sin_addr.s_addr)
+	if (tt_sock_is_inside_host(fd))
 		return;
-	fresh = socket(us.any.sa_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
+	getsockopt(fd, SOL_SOCKET, SO_DOMAIN, &family, &(socklen_t){ sizeof(family) });
+	fresh = socket(family, SOCK_STREAM | SOCK_CLOEXEC, 0);
 	if (fresh >= 0 && !getsockopt(fresh, IPPROTO_TCP, TCP_CONGESTION, name, &n))
 		setsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, name, n);
 	if (fresh >= 0)

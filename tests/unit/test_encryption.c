@@ -5,6 +5,7 @@
  * present them to rank 1, changed or not.
  */
 #include <criterion/criterion.h>
+#include <netinet/in.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -39,8 +40,7 @@ static struct unit seal_one(struct tt_seal *s, uint8_t content)
 
 	memset(u.bytes, content, UNIT);
 	cr_assert(tt_seal_begin(s) && tt_seal_part(s, u.bytes, u.bytes, 7) &&
-		  tt_seal_part(s, u.bytes + 7, u.bytes + 7, UNIT - 7) &&
-		  tt_seal_end(s, u.tag));
+		  tt_seal_part(s, u.bytes + 7, u.bytes + 7, UNIT - 7) && tt_seal_end(s, u.tag));
 	return u;
 }
 
@@ -84,7 +84,7 @@ Test(encryption, a_unit_opens_once_in_its_place_and_unchanged, .timeout = 60)
 Test(encryption, both_sides_replace_the_key_after_the_same_unit, .timeout = 60)
 {
 	struct tt_seal out = side(true, TT_SEAL_UNITS - 2), in = side(false, TT_SEAL_UNITS - 2),
-			   old = side(false, TT_SEAL_UNITS + 1);
+		       old = side(false, TT_SEAL_UNITS + 1);
 	struct unit u;
 
 	for (uint8_t i = 0; i < 6; i++) {
@@ -158,12 +158,9 @@ static int take(void *ctx, int peer, int channel, int *ret_fd, struct tt_data_ke
 	return 1;
 }
 
-static void open_end(struct end *e, int rank, int encrypt, bool same_host)
+static void open_end_with(struct end *e, int rank, int encrypt, bool same_host, int fd)
 {
-	int fds[2];
-
-	cr_assert(!socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, fds));
-	*e = (struct end){ .mine = fds[0], .wire = fds[1], .host_of = { 0, !same_host } };
+	*e = (struct end){ .mine = fd, .wire = -1, .host_of = { 0, !same_host } };
 	e->world = (struct tt_world){ .rank = rank,
 				      .nranks = 2,
 				      .host_of = e->host_of,
@@ -175,6 +172,15 @@ static void open_end(struct end *e, int rank, int encrypt, bool same_host)
 				      .ctx = e };
 	cr_assert(!tt_tcp.open(&e->world, &e->ep));
 	cr_assert(!tt_tcp.connect(e->ep, 1 - rank, 0, &e->link) && tt_tcp.ready(e->link) == 1);
+}
+
+static void open_end(struct end *e, int rank, int encrypt, bool same_host)
+{
+	int fds[2];
+
+	cr_assert(!socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, fds));
+	open_end_with(e, rank, encrypt, same_host, fds[0]);
+	e->wire = fds[1];
 }
 
 static void close_end(struct end *e)
@@ -283,6 +289,63 @@ Test(encryption, data_is_readable_on_the_wire_only_where_it_is_not_encrypted, .t
 		cr_expect_eq(contains_marker(wire, bytes), cases[i].readable, "case %zu", i);
 	}
 	free(wire);
+}
+
+/* A connection from one IPv4 address of this host to another; fds: the client's socket, the server's */
+static void connect_tcp(uint32_t from, uint32_t to, int ret_fds[2])
+{
+	struct sockaddr_in us = { .sin_family = AF_INET, .sin_addr.s_addr = from },
+			   them = { .sin_family = AF_INET, .sin_addr.s_addr = to };
+	int listener = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+
+	ret_fds[0] = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+	cr_assert(!bind(listener, (struct sockaddr *)&them, sizeof(them)) && !listen(listener, 1));
+	cr_assert(!getsockname(listener, (struct sockaddr *)&them, &(socklen_t){ sizeof(them) }));
+	cr_assert(!bind(ret_fds[0], (struct sockaddr *)&us, sizeof(us)));
+	cr_assert(!connect(ret_fds[0], (struct sockaddr *)&them, sizeof(them)));
+	ret_fds[1] = accept4(listener, NULL, NULL, SOCK_CLOEXEC);
+	cr_assert_geq(ret_fds[1], 0);
+	close(listener);
+}
+
+/* Is the link of two ranks that say to be on one host encrypted, on both sides? */
+static bool link_is_encrypted(int encrypt, uint32_t from, uint32_t to)
+{
+	bool encrypted[2];
+	int fds[2];
+
+	connect_tcp(from, to, fds);
+	for (int rank = 0; rank < 2; rank++) {
+		struct end e;
+
+		open_end_with(&e, rank, encrypt, true, fds[rank]);
+		encrypted[rank] = ((struct tt_tcp_link *)e.link)->sealed != NULL;
+		tt_tcp.close(e.ep);
+	}
+	cr_assert_eq(encrypted[0], encrypted[1], "the sides differ");
+	return encrypted[0];
+}
+
+Test(encryption, a_connection_that_leaves_the_host_is_encrypted_whatever_ranks_say_of_hosts,
+     .timeout = 60)
+{
+	struct tt_address list[TT_ADDRESSES];
+	const uint32_t loopback = htonl(INADDR_LOOPBACK);
+	uint32_t own = 0;
+	int n;
+
+	cr_assert_eq(tt_address_list("", list, &n), 0);
+	for (int i = 0; i < n && !own; i++)
+		if (list[i].family == 4)
+			memcpy(&own, list[i].bytes, sizeof(own));
+	cr_expect(!link_is_encrypted(TT_ENCRYPT_AUTO, loopback, loopback));
+	cr_expect(link_is_encrypted(TT_ENCRYPT_ON, loopback, loopback));
+	if (!own)
+		cr_skip_test("skipped: this host has no IPv4 address beside loopback");
+	cr_expect(!link_is_encrypted(TT_ENCRYPT_AUTO, own, own));
+	cr_expect(!link_is_encrypted(TT_ENCRYPT_OFF, loopback, own));
+	/* two addresses, as of two hosts */
+	cr_expect(link_is_encrypted(TT_ENCRYPT_AUTO, loopback, own));
 }
 
 /* Flips bits of the first 4 KiB one by one, then 10,000 random ones, of these every step-th; returns
