@@ -22,13 +22,15 @@
 /* ---- the secret ------------------------------------------------------------------------------ */
 
 /* As for ssh's keys: the file is this user's alone, or root's, who may let a group read it
- * (Kubernetes mounts secrets for a fsGroup so). */
+ * (Kubernetes mounts secrets for a fsGroup so). A pipe would wait for its writer, or be read by one rank only. */
 static int check_owner(const char *path, int fd)
 {
 	struct stat st;
 
 	if (fstat(fd, &st))
 		return tt_fail(TT_ARG, "TUTTI_SECRET_FILE=%s: %m", path);
+	if (!S_ISREG(st.st_mode))
+		return tt_fail(TT_USAGE, "TUTTI_SECRET_FILE=%s is no plain file", path);
 	if (st.st_uid && st.st_uid != geteuid())
 		return tt_fail(
 			TT_USAGE,
@@ -45,7 +47,7 @@ static int check_owner(const char *path, int fd)
 
 static int read_secret(const char *path, char *secret, size_t room)
 {
-	int fd = open(path, O_RDONLY | O_CLOEXEC), rc;
+	int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK), rc;
 	ssize_t n;
 
 	if (fd < 0)

@@ -118,6 +118,25 @@ open_secret() {
 }
 open_secrets() { open_secret 600 0 && open_secret 400 0 && open_secret 644 1 && open_secret 602 1 && open_secret 660 1; }
 point "a secret file that other users can read or write is refused" open_secrets
+# refused_secret PATH SENTENCE: at once, without a wait for the writer of a pipe
+refused_secret() {
+	TUTTI_RANK=1 TUTTI_NRANKS=2 TUTTI_ROOT=127.0.0.1:1 TUTTI_SECRET_FILE=$1 limit=20 run 2 perf/allreduce_perf -T .2 &&
+		grep -q "TUTTI_SECRET_FILE=$1 $2" "$tmp/err"
+}
+odd_secrets() {
+	mkfifo -m 600 "$tmp/pipe" && refused_secret "$tmp/pipe" "is no plain file" && refused_secret "$tmp" "is no plain file" &&
+		ln -s "$tmp/pipe" "$tmp/link" && refused_secret "$tmp/link" "is no plain file"
+}
+point "a pipe, a folder or a link to one is no secret file" odd_secrets
+foreign_secret() { # also where a link of this user leads to it
+	(umask 077 && echo theirs >"$tmp/theirs") && chown 4711 "$tmp/theirs" && ln -s "$tmp/theirs" "$tmp/mine" &&
+		refused_secret "$tmp/theirs" "belongs to user 4711" && refused_secret "$tmp/mine" "belongs to user 4711"
+}
+if [ "$(id -u)" -eq 0 ]; then
+	point "a secret file of another user is refused" foreign_secret
+else
+	skip "a secret file of another user is refused" "needs root"
+fi
 joined() {
 	TUTTI_LOG=info TUTTI_ENCRYPT=on run 0 perf/allreduce_perf --np 3 --transport tcp -b 8 -e 8 -n 1 &&
 		grep -q "info: rank 2 of 3.*: host $(hostname); 3 ranks here, 1 host; .*; ranks 0, 1 by tcp, encrypted" "$tmp/err" &&
