@@ -271,14 +271,31 @@ int tt_id_split_root(const char *host_port, char *host, size_t room, int *ret_po
 	return 0;
 }
 
+#define DIGITS "0123456789"
+#define LOWER "abcdefghijklmnopqrstuvwxyz"
+#define UPPER "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
+
+/* Characters of random text of 128 bits, by the smallest alphabet that has them all */
+static size_t length_of_128_bits(const char *secret)
+{
+	static const struct {
+		const char *alphabet;
+		size_t length;
+	} t[] = { { DIGITS, 39 },      { DIGITS "abcdefABCDEF", 32 }, { LOWER, 28 },
+		  { UPPER, 28 },       { DIGITS LOWER, 25 },          { DIGITS UPPER, 25 },
+		  { LOWER UPPER, 23 }, { DIGITS LOWER UPPER, 22 } };
+	size_t length = strlen(secret);
+
+	for (size_t i = 0; i < sizeof(t) / sizeof(t[0]); i++)
+		if (strspn(secret, t[i].alphabet) == length)
+			return t[i].length;
+	return 22;
+}
+
 int tt_secret_check(const char *secret)
 {
-	size_t length = strlen(secret), different = 0, need = 22;
+	size_t length = strlen(secret), different = 0, need = length_of_128_bits(secret);
 
-	if (length == strspn(secret, "0123456789"))
-		need = 39;
-	else if (length == strspn(secret, "0123456789abcdefABCDEF"))
-		need = 32;
 	for (size_t i = 0; i < length; i++)
 		different += !memchr(secret, secret[i], i);
 	if (length >= need && different >= 8)

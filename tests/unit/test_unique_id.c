@@ -220,10 +220,18 @@ Test(unique_id, a_secret_that_can_be_guessed_is_refused_between_hosts, .timeout 
 					    "0123456789abcdef0123456789abcde",
 					    "99999999999999999999999999999999",
 					    "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa",
-					    "31415926535897932384626433832795028841" };
+					    "31415926535897932384626433832795028841",
+					    "qzwxecrvtbynumiloprsdgtnkwz",
+					    "QZWXECRVTBYNUMILOPRSDGTNKWZ",
+					    "q7w0ecrvtbyn3milopr5dgtn",
+					    "Q7W0ECRVTBYN3MILOPR5DGTN",
+					    "QzWxEcRvTbYnUmIlOpRsDg" };
 	static const char *const strong[] = { "0f1e2d3c4b5a69788796a5b4c3d2e1f0",
 					      "kG8sJ0aZq1vWm5TtYb3N+w",
-					      "314159265358979323846264338327950288419" };
+					      "314159265358979323846264338327950288419",
+					      "qzwxecrvtbynumiloprsdgtnkwza",
+					      "Q7W0ECRVTBYN3MILOPR5DGTN2",
+					      "QzWxEcRvTbYnUmIlOpRsDgT" };
 	tuttiUniqueId id;
 
 	for (size_t i = 0; i < sizeof(weak) / sizeof(weak[0]); i++) {
