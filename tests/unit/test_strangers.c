@@ -188,6 +188,82 @@ Test(strangers, a_recorded_first_message_is_answered_once, .timeout = 60)
 	tt_endpoint_free(ep);
 }
 
+#define GUESTS 100  /* at each listener */
+#define LISTENERS 5 /* each holds half of what is left */
+
+/* A process that connects to the ports and stays silent; a byte in the pipe says that it has connected. */
+static pid_t start_guests(const int port[LISTENERS], int *ret_pipe)
+{
+	int fds[2];
+	pid_t pid;
+
+	cr_assert_eq(pipe(fds), 0);
+	pid = fork();
+	if (!pid) {
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
+		for (int i = 0; i < GUESTS * LISTENERS; i++) {
+			int fd = connect_from(2 + i % 4, port[i % LISTENERS]);
+
+			poll(&(struct pollfd){ .fd = fd, .events = POLLOUT }, 1, 1000);
+		}
+		(void)!write(fds[1], "", 1);
+		for (;;)
+			pause();
+	}
+	close(fds[1]);
+	*ret_pipe = fds[0];
+	return pid;
+}
+
+/* The most descriptors that silent connections at the listeners hold at a time, where the process may have
+ * `limit` */
+static int most_held(rlim_t limit)
+{
+	struct tt_control_endpoint *ep[LISTENERS];
+	int port[LISTENERS], most = 0, before, done;
+	struct rlimit old;
+	pid_t guests;
+	char byte;
+
+	for (int i = 0; i < LISTENERS; i++) {
+		cr_assert_eq(tt_endpoint_make(0, 2, &ep[i]), 0);
+		cr_assert_eq(tt_endpoint_authenticate(ep[i], &(struct tt_id){ .nonce = { 1 } }), 0);
+		cr_assert_eq(tt_endpoint_tls(ep[i]), 0);
+		cr_assert_eq(tt_endpoint_listen(ep[i], &(struct tt_ports){ 0 }), 0);
+		cr_assert_eq(tt_listener_enter(ep[i]), 0);
+		port[i] = ep[i]->listening.port;
+	}
+	guests = start_guests(port, &done);
+	cr_assert_eq(read(done, &byte, 1), 1);
+	before = count_descriptors();
+	getrlimit(RLIMIT_NOFILE, &old);
+	setrlimit(RLIMIT_NOFILE, &(struct rlimit){ limit, old.rlim_max });
+	for (int i = 0; i < 400; i++) {
+		int held;
+
+		tt_listeners_event(&ep[i % LISTENERS]->listening.listener->watched);
+		held = count_descriptors() - before;
+		most = held > most ? held : most;
+		sleep_ms(i % 20 == 0);
+	}
+	setrlimit(RLIMIT_NOFILE, &old);
+	kill(guests, SIGKILL);
+	waitpid(guests, NULL, 0);
+	close(done);
+	for (int i = 0; i < LISTENERS; i++)
+		tt_endpoint_free(ep[i]);
+	return most;
+}
+
+Test(strangers, connections_hold_64_descriptors_at_most_and_a_quarter_of_a_small_limit,
+     .timeout = 120)
+{
+	int many = most_held(1024), few = most_held(100);
+
+	cr_expect(many > 32 && many <= 64, "%d descriptors of 1024", many);
+	cr_expect(few > 8 && few <= 25, "%d descriptors of 100", few);
+}
+
 #define HASTY_PER_SECOND 2000
 #define HASTY_OPEN 10000
 
