@@ -2,8 +2,9 @@
 # wire.sh - a listener and a meddler on the wire between two ranks, each in a network namespace of its own
 #
 # A capture of all frames between the two has none of the markers that the ranks plant (support/wire.h), also where
-# OPENSSL_CONF wants weaker ciphers. Then all connections lead through a relay, which changes one bit of a connection, or
-# puts in forged frames, verdicts and alerts: each job gives right results or ends with an error text. TAP on standard output.
+# OPENSSL_CONF wants weaker ciphers. Then all connections lead through a relay, which changes one bit of a connection,
+# puts in forged frames, verdicts and alerts, sends bytes twice or not at all, or cuts a connection: each job gives right
+# results or ends with an error text. TAP on standard output.
 #
 #   wire.sh [every]     every: each bit of the first 4 KiB, 10,000 later ones; about an hour
 set -u
@@ -109,10 +110,12 @@ if [ "${1-}" = every ]; then
 	survives "8,192 bits of the first 4 KiB of control and data connections" 0 8192 4096 some
 	survives "10,000 bits after them" 0 10000 20000 later
 	survives "4,000 forgeries" 0 4000 4000 forge
+	survives "4,000 connections with bytes lost or repeated, or cut" 0 4000 20000 cut
 else
 	survives "changed bits of the first 4 KiB of a connection: right results or error texts" 0 250 4096 some
 	survives "changed bits after them" 0 200 20000 later
 	survives "forged frames, verdicts and alerts: no rank believes one" 0 150 4000 forge
+	survives "bytes lost or repeated, or the connection cut: right results or error texts" 0 120 20000 cut
 fi
 echo "1..$n"
 exit $failed

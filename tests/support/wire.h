@@ -22,11 +22,26 @@
 
 #define ROOT_PORT 29791 /* rank 0 listens here, rank 1 at the next port */
 
+/* The relay forges: a frame, a frame in a record, verdicts, an alert; sends bytes twice; loses some; ends the
+ * connection behind exactly so many bytes. */
+enum wire_kind {
+	WIRE_FRAME = 1,
+	WIRE_RECORD,
+	WIRE_WELCOME,
+	WIRE_EXCLUDED,
+	WIRE_ALERT,
+	WIRE_FORGERIES = WIRE_ALERT,
+	WIRE_REPEAT,
+	WIRE_LOSE,
+	WIRE_CUT,
+	WIRE_KINDS = WIRE_CUT
+};
+
 /* Faults that the relay plants in the first connection of a round to one of the two ports. */
 struct wire_plan {
 	int port;   /* ROOT_PORT, ROOT_PORT + 1; 0: nothing */
 	long bit;   /* that it changes, of the bytes of both directions in order; -1: none */
-	int forges; /* 0, or the kind of bytes that it inserts ... */
+	int kind;   /* 0, or what it does to the stream (enum wire_kind) ... */
 	long after; /* ... after this number of bytes */
 	int from;   /* direction: 0 as if the client sent them, 1 the server */
 };

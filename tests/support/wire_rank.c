@@ -156,6 +156,9 @@ static struct wire_plan plan_of(int round, const char *kind, long bytes)
 	struct wire_plan plan = { .port = ROOT_PORT + round % 2, .bit = -1 };
 	uint64_t random = (uint64_t)round * 0x9e3779b97f4a7c15ull;
 
+	bool forges = !strcmp(kind, "forge");
+	int kinds = forges ? WIRE_FORGERIES : WIRE_KINDS - WIRE_FORGERIES;
+
 	random ^= random >> 29;
 	if (!round)
 		plan.port = 0;
@@ -168,8 +171,9 @@ static struct wire_plan plan_of(int round, const char *kind, long bytes)
 	else
 		plan = (struct wire_plan){ .port = ROOT_PORT + round % 2,
 					   .bit = -1,
-					   .forges = 1 + round / 2 % 5,
-					   .from = round / 10 % 2,
+					   .kind = 1 + round / 2 % kinds +
+						   (forges ? 0 : WIRE_FORGERIES),
+					   .from = round / (2 * kinds) % 2,
 					   .after = (long)(random % (uint64_t)bytes) };
 	return plan;
 }

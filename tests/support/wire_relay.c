@@ -80,17 +80,17 @@ static void forge(int kind, struct tt_writer *w)
 
 	put_abort(&frame);
 	switch (kind) {
-	case 1: /* a frame */
+	case WIRE_FRAME:
 		tt_put_bytes(w, frame.data, frame.have);
 		break;
-	case 2: /* a frame in a record */
+	case WIRE_RECORD:
 		put_record(w, 23, frame.have);
 		tt_put_bytes(w, frame.data, frame.have);
 		break;
-	case 3: /* verdicts */
-	case 4:
+	case WIRE_WELCOME:
+	case WIRE_EXCLUDED:
 		put_record(w, 23, sizeof(welcome));
-		tt_put_bytes(w, kind == 3 ? &welcome : &excluded, sizeof(welcome));
+		tt_put_bytes(w, kind == WIRE_WELCOME ? &welcome : &excluded, sizeof(welcome));
 		break;
 	default: /* an alert: illegal_parameter, which a rank takes for another secret */
 		put_record(w, 21, 2);
@@ -105,8 +105,28 @@ static void note_altered(struct relayed *r)
 	atomic_store(&state->altered, r->round);
 }
 
-/* Change the bytes that have come, or put others into *ret_forged, which go first. */
-static void meddle(struct relayed *r, int from, uint8_t *data, long n, struct tt_writer *ret_forged)
+/* What the plan does to the n bytes that have come: others go first, in *ret_first; returns the number of these
+ * that follow. *ret_cut: then the connection ends. */
+static long do_kind(struct relayed *r, const uint8_t *data, long n, struct tt_writer *ret_first,
+		    bool *ret_cut)
+{
+	long kept = n - (r->passed - r->plan.after); /* those up to plan.after */
+
+	if (r->plan.kind == WIRE_REPEAT)
+		tt_put_bytes(ret_first, data, (size_t)n);
+	else if (r->plan.kind == WIRE_LOSE || r->plan.kind == WIRE_CUT)
+		n = kept > 0 ? kept : 0;
+	else
+		forge(r->plan.kind, ret_first);
+	*ret_cut = r->plan.kind == WIRE_CUT;
+	r->plan.kind = 0;
+	note_altered(r);
+	return n;
+}
+
+/* Change the n bytes that have come. Returns as do_kind. */
+static long meddle(struct relayed *r, int from, uint8_t *data, long n, struct tt_writer *ret_first,
+		   bool *ret_cut)
 {
 	pthread_mutex_lock(&r->lock);
 	if (r->plan.bit >= 8 * r->passed && r->plan.bit < 8 * (r->passed + n)) {
@@ -114,12 +134,10 @@ static void meddle(struct relayed *r, int from, uint8_t *data, long n, struct tt
 		note_altered(r);
 	}
 	r->passed += n;
-	if (r->plan.forges && r->plan.from == from && r->passed >= r->plan.after) {
-		forge(r->plan.forges, ret_forged);
-		r->plan.forges = 0;
-		note_altered(r);
-	}
+	if (r->plan.kind && r->plan.from == from && r->passed >= r->plan.after)
+		n = do_kind(r, data, n, ret_first, ret_cut);
 	pthread_mutex_unlock(&r->lock);
+	return n;
 }
 
 static bool send_all(int fd, const uint8_t *data, size_t bytes)
@@ -158,14 +176,16 @@ static void *relay(void *arg)
 
 	free(arg);
 	while ((n = recv(in, data, sizeof(data), 0)) > 0) {
-		struct tt_writer forged = { 0 };
-		bool sent;
+		struct tt_writer first = { 0 };
+		bool sent, cut = false;
 
-		meddle(d.of, d.from, data, n, &forged);
-		sent = send_all(out, forged.data, forged.have) && send_all(out, data, (size_t)n);
-		free(forged.data);
-		if (!sent)
+		n = meddle(d.of, d.from, data, n, &first, &cut);
+		sent = send_all(out, first.data, first.have) && send_all(out, data, (size_t)n);
+		free(first.data);
+		if (!sent || cut) {
+			n = -1;
 			break;
+		}
 	}
 	if (n == 0)
 		shutdown(out, SHUT_WR);
