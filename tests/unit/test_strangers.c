@@ -188,11 +188,11 @@ Test(strangers, a_recorded_first_message_is_answered_once, .timeout = 60)
 	tt_endpoint_free(ep);
 }
 
-#define GUESTS 100  /* at each listener */
-#define LISTENERS 5 /* each holds half of what is left */
+#define SILENT_EACH 100 /* at each listener */
+#define LISTENERS 5     /* each holds half of what is left */
 
 /* A process that connects to the ports and stays silent; a byte in the pipe says that it has connected. */
-static pid_t start_guests(const int port[LISTENERS], int *ret_pipe)
+static pid_t start_silent(const int port[LISTENERS], int *ret_pipe)
 {
 	int fds[2];
 	pid_t pid;
@@ -201,7 +201,7 @@ static pid_t start_guests(const int port[LISTENERS], int *ret_pipe)
 	pid = fork();
 	if (!pid) {
 		prctl(PR_SET_PDEATHSIG, SIGKILL);
-		for (int i = 0; i < GUESTS * LISTENERS; i++) {
+		for (int i = 0; i < SILENT_EACH * LISTENERS; i++) {
 			int fd = connect_from(2 + i % 4, port[i % LISTENERS]);
 
 			poll(&(struct pollfd){ .fd = fd, .events = POLLOUT }, 1, 1000);
@@ -222,7 +222,7 @@ static int most_held(rlim_t limit)
 	struct tt_control_endpoint *ep[LISTENERS];
 	int port[LISTENERS], most = 0, before, done;
 	struct rlimit old;
-	pid_t guests;
+	pid_t silent;
 	char byte;
 
 	for (int i = 0; i < LISTENERS; i++) {
@@ -233,7 +233,7 @@ static int most_held(rlim_t limit)
 		cr_assert_eq(tt_listener_enter(ep[i]), 0);
 		port[i] = ep[i]->listening.port;
 	}
-	guests = start_guests(port, &done);
+	silent = start_silent(port, &done);
 	cr_assert_eq(read(done, &byte, 1), 1);
 	before = count_descriptors();
 	getrlimit(RLIMIT_NOFILE, &old);
@@ -247,8 +247,8 @@ static int most_held(rlim_t limit)
 		sleep_ms(i % 20 == 0);
 	}
 	setrlimit(RLIMIT_NOFILE, &old);
-	kill(guests, SIGKILL);
-	waitpid(guests, NULL, 0);
+	kill(silent, SIGKILL);
+	waitpid(silent, NULL, 0);
 	close(done);
 	for (int i = 0; i < LISTENERS; i++)
 		tt_endpoint_free(ep[i]);

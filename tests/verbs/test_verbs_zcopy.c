@@ -281,6 +281,46 @@ Test(verbs_zcopy, a_steady_state_registers_and_allocates_nothing, .timeout = 60)
 	both(steady_body);
 }
 
+/* Rank 1 knows address and key of memory that rank 0 only sends from, and writes there. */
+static int sent_from_body(const struct tt_world *world, void *arg)
+{
+	struct {
+		uint64_t at;
+		uint32_t lkey, rkey;
+	} key[2], mine = { 0 };
+	struct zcopy_side s;
+	struct tt_verbs_link *l;
+	struct tt_verbs_region *r;
+	uint64_t deadline = tt_deadline_ns(20000);
+	int rc = 0;
+
+	(void)arg;
+	EXPECT(!open_side(&s, world));
+	l = (struct tt_verbs_link *)s.l;
+	fill(slot(&s, 0), BYTES, 7);
+	r = tt_verbs_region_get(s.ep, l->rail, slot(&s, 0), BYTES, false, &mine.lkey, &mine.rkey);
+	EXPECT(r);
+	tt_verbs_region_put(s.ep, r);
+	mine.at = (uintptr_t)slot(&s, 0);
+	EXPECT(!world->allgather(world->ctx, &mine, sizeof(mine), key));
+	if (world->rank == 1) {
+		struct tt_verbs_sge piece = { (uintptr_t)l->ring, 64, l->tx_mr->lkey };
+
+		tt_verbs_send_imm(l, &piece, 1, key[0].at, key[0].rkey, 0, true);
+		while (!(rc = tt_verbs_poll(s.ep)) && tt_now_ns() < deadline)
+			;
+		EXPECT(rc < 0 && strstr(tt_error_text(), "memory may not be written"));
+	}
+	harness_barrier(world, 0);
+	EXPECT(is_filled(slot(&s, 0), BYTES, 7));
+	return close_side(&s, world);
+}
+
+Test(verbs_zcopy, memory_that_is_only_sent_from_cannot_be_written_by_a_peer, .timeout = 60)
+{
+	both(sent_from_body);
+}
+
 /* New memory at the same address in each round. The fake knows keys of deregistered
  * memory. */
 static int reused_address_body(const struct tt_world *world, void *arg)

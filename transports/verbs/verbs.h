@@ -384,10 +384,11 @@ void tt_verbs_release_regions(struct tt_verbs_link *l);
 void tt_verbs_rcache_open(struct tt_verbs_ep *ep);
 void tt_verbs_rcache_close(struct tt_verbs_ep *ep);
 /* A registered region that holds [p, p + bytes), or NULL. Its keys are valid until
- * tt_verbs_region_put, or until the memory is freed. Thread: any. */
+ * tt_verbs_region_put, or until the memory is freed. arrives: a peer may write there; memory that is only sent
+ * from is registered without that right. Thread: any. */
 struct tt_verbs_region *tt_verbs_region_get(struct tt_verbs_ep *ep, struct tt_verbs_rail *rail,
-					    const void *p, size_t bytes, uint32_t *ret_lkey,
-					    uint32_t *ret_rkey);
+					    const void *p, size_t bytes, bool arrives,
+					    uint32_t *ret_lkey, uint32_t *ret_rkey);
 void tt_verbs_region_put(struct tt_verbs_ep *ep, struct tt_verbs_region *region);
 /* takes_device of struct tt_zcopy_ops */
 bool tt_verbs_takes_device(struct tt_endpoint *base, const void *p, size_t bytes, uint64_t id);

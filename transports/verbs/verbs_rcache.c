@@ -33,7 +33,8 @@ struct tt_verbs_region {
 	uint64_t number; /* number of the range in mem/registered.h */
 	void *ctx;       /* CUDA context of device memory; NULL: host memory */
 	uint64_t id;     /* id of the allocation, once registered or refused */
-	struct tt_verbs_mr *mr[TT_VERBS_RAILS];
+	/* by rail: to send from; to receive into, too. Peers can write to the latter alone. */
+	struct tt_verbs_mr *mr[TT_VERBS_RAILS][2];
 	bool refused, gone;
 	int uses;
 	struct tt_verbs_region *newer, *older;
@@ -61,9 +62,9 @@ static size_t size_of(const struct tt_verbs_region *r)
 /* End the keys of an entry; its last user frees it. */
 static void drop(struct tt_verbs_ep *ep, struct tt_verbs_region *r)
 {
-	for (int i = 0; i < TT_VERBS_RAILS; i++)
-		if (r->mr[i])
-			ep->ib->dereg_mr(r->mr[i]);
+	for (int i = 0; i < TT_VERBS_RAILS * 2; i++)
+		if (r->mr[i / 2][i % 2])
+			ep->ib->dereg_mr(r->mr[i / 2][i % 2]);
 	memset(r->mr, 0, sizeof(r->mr));
 	tt_intervals_remove(&ep->cache.ranges, &r->range);
 	unlink_region(&ep->cache, r);
@@ -152,7 +153,7 @@ static void add(void *arg, const struct tt_registered *l)
 
 /* Register device memory by its dma-buf descriptor, which the HCA's driver needs only meanwhile. */
 static int register_device(struct tt_verbs_ep *ep, struct tt_verbs_region *r,
-			   struct tt_verbs_rail *rail, struct tt_verbs_mr **ret_mr)
+			   struct tt_verbs_rail *rail, int access, struct tt_verbs_mr **ret_mr)
 {
 	struct tt_dmabuf b;
 	int error, rc;
@@ -166,8 +167,7 @@ static int register_device(struct tt_verbs_ep *ep, struct tt_verbs_region *r,
 	r->id = b.id;
 	if (rc)
 		return rc;
-	*ret_mr = ep->ib->reg_dmabuf_mr(rail->pd, 0, b.bytes, b.first, b.fd,
-					TT_VERBS_LOCAL_WRITE | TT_VERBS_REMOTE_WRITE);
+	*ret_mr = ep->ib->reg_dmabuf_mr(rail->pd, 0, b.bytes, b.first, b.fd, access);
 	error = errno;
 	close(b.fd);
 	if (!*ret_mr)
@@ -184,21 +184,31 @@ static int register_device(struct tt_verbs_ep *ep, struct tt_verbs_region *r,
 }
 
 static int make_keys(struct tt_verbs_ep *ep, struct tt_verbs_region *r, struct tt_verbs_rail *rail,
-		     struct tt_verbs_mr **ret_mr)
+		     bool arrives, struct tt_verbs_mr **ret_mr)
 {
+	int access = TT_VERBS_LOCAL_WRITE | (arrives ? TT_VERBS_REMOTE_WRITE : 0);
+
 	if (r->ctx)
-		return register_device(ep, r, rail, ret_mr);
+		return register_device(ep, r, rail, access, ret_mr);
 	return tt_verbs_register(ep, rail, (void *)r->range.start, r->range.end - r->range.start,
-				 TT_VERBS_LOCAL_WRITE | TT_VERBS_REMOTE_WRITE, ret_mr);
+				 access, ret_mr);
 }
 
-static bool has_keys(struct tt_verbs_ep *ep, struct tt_verbs_region *r, struct tt_verbs_rail *rail)
+/* Keys to send from: also those of a region into which messages arrive. NULL: none */
+static struct tt_verbs_mr *keys_of(const struct tt_verbs_ep *ep, const struct tt_verbs_region *r,
+				   const struct tt_verbs_rail *rail, bool arrives)
 {
-	struct tt_verbs_mr **mr = &r->mr[rail - ep->rail];
+	struct tt_verbs_mr *const *mr = r->mr[rail - ep->rail];
 
-	if (tt_likely(*mr))
+	return arrives || mr[true] ? mr[true] : mr[false];
+}
+
+static bool has_keys(struct tt_verbs_ep *ep, struct tt_verbs_region *r, struct tt_verbs_rail *rail,
+		     bool arrives)
+{
+	if (tt_likely(keys_of(ep, r, rail, arrives) != NULL))
 		return true;
-	if (r->refused || !make_keys(ep, r, rail, mr))
+	if (r->refused || !make_keys(ep, r, rail, arrives, &r->mr[rail - ep->rail][arrives]))
 		return !r->refused;
 	tt_log(TT_LOG_INFO, "%s; messages from there are copied", tt_error_text());
 	tt_error_clear();
@@ -209,14 +219,14 @@ static bool has_keys(struct tt_verbs_ep *ep, struct tt_verbs_region *r, struct t
 
 /* The entry that holds the range, with keys of the rail; counted as used. */
 static struct tt_verbs_region *find(struct tt_verbs_ep *ep, struct tt_verbs_rail *rail,
-				    uintptr_t start, size_t bytes, bool *ret_known)
+				    uintptr_t start, size_t bytes, bool arrives, bool *ret_known)
 {
 	struct tt_verbs_region *r;
 
 	pthread_mutex_lock(&ep->cache.lock);
 	r = (struct tt_verbs_region *)tt_intervals_holding(ep->cache.ranges, start, start + bytes);
 	*ret_known = r != NULL;
-	if (r && !has_keys(ep, r, rail))
+	if (r && !has_keys(ep, r, rail, arrives))
 		r = NULL;
 	if (r) {
 		r->uses++;
@@ -230,21 +240,21 @@ static struct tt_verbs_region *find(struct tt_verbs_ep *ep, struct tt_verbs_rail
 }
 
 struct tt_verbs_region *tt_verbs_region_get(struct tt_verbs_ep *ep, struct tt_verbs_rail *rail,
-					    const void *p, size_t bytes, uint32_t *ret_lkey,
-					    uint32_t *ret_rkey)
+					    const void *p, size_t bytes, bool arrives,
+					    uint32_t *ret_lkey, uint32_t *ret_rkey)
 {
 	struct tt_verbs_region *r;
 	bool known;
 
 	if (ep->cache.most == 0)
 		return NULL;
-	r = find(ep, rail, (uintptr_t)p, bytes, &known);
+	r = find(ep, rail, (uintptr_t)p, bytes, arrives, &known);
 	if (!r && !known && tt_registered_find(p, bytes, add, ep))
-		r = find(ep, rail, (uintptr_t)p, bytes, &known);
+		r = find(ep, rail, (uintptr_t)p, bytes, arrives, &known);
 	if (!r)
 		return NULL;
-	*ret_lkey = r->mr[rail - ep->rail]->lkey;
-	*ret_rkey = r->mr[rail - ep->rail]->rkey;
+	*ret_lkey = keys_of(ep, r, rail, arrives)->lkey;
+	*ret_rkey = keys_of(ep, r, rail, arrives)->rkey;
 	return r;
 }
 
@@ -270,7 +280,8 @@ static void forget_other(struct tt_verbs_ep *ep, uintptr_t start, size_t bytes, 
 	pthread_mutex_unlock(&ep->cache.lock);
 }
 
-/* Every rail must take the memory, because links may use any rail. */
+/* Every rail must take the memory, because links may use any rail; in both directions, since the call does not say
+ * which, and what arrives there cannot be copied by the host. */
 bool tt_verbs_takes_device(struct tt_endpoint *base, const void *p, size_t bytes, uint64_t id)
 {
 	struct tt_verbs_ep *ep = (struct tt_verbs_ep *)base;
@@ -279,8 +290,8 @@ bool tt_verbs_takes_device(struct tt_endpoint *base, const void *p, size_t bytes
 
 	forget_other(ep, (uintptr_t)p, bytes, id);
 	for (int i = 0; i < ep->nrails && good; i++) {
-		struct tt_verbs_region *r = tt_verbs_region_get(ep, &ep->rail[i], p, bytes, &lkey,
-								&rkey);
+		struct tt_verbs_region *r = tt_verbs_region_get(ep, &ep->rail[i], p, bytes, true,
+								&lkey, &rkey);
 
 		good = r && r->ctx && r->id == id;
 		if (r)

@@ -64,7 +64,7 @@ bool tt_verbs_can_send(struct tt_link *link, const void *buf, size_t bytes)
 
 	if (bytes < TT_VERBS_ZCOPY_BYTES)
 		return false;
-	r = tt_verbs_region_get(ep, l->rail, buf, bytes, &keys[0], &keys[1]);
+	r = tt_verbs_region_get(ep, l->rail, buf, bytes, false, &keys[0], &keys[1]);
 	if (r)
 		tt_verbs_region_put(ep, r);
 	return r != NULL;
@@ -107,7 +107,7 @@ int tt_verbs_post(struct tt_link *link, const void *buf, size_t bytes, uint32_t 
 		return tt_verbs_failed(ep);
 	l->room = NULL;
 	if (bytes >= TT_VERBS_ZCOPY_BYTES)
-		r = tt_verbs_region_get(ep, l->rail, buf, bytes, &lkey, &rkey);
+		r = tt_verbs_region_get(ep, l->rail, buf, bytes, false, &lkey, &rkey);
 	if (!r)
 		return post_copy(l, buf, bytes, stamp);
 	rc = tt_verbs_send_from(l, buf, bytes, stamp, lkey);
@@ -155,7 +155,7 @@ bool tt_verbs_prepost(struct tt_link *link, uint32_t ahead, void *dst, size_t by
 	if (prepost->region || number < l->landed || ahead >= TT_VERBS_MESSAGES / 2 || ep->failed ||
 	    l->works - l->works_done + l->npending >= TT_VERBS_SENDS / 2)
 		return true; /* already sent, or not useful now */
-	prepost->region = tt_verbs_region_get(ep, l->rail, dst, bytes, &lkey, &rtr.rkey);
+	prepost->region = tt_verbs_region_get(ep, l->rail, dst, bytes, true, &lkey, &rtr.rkey);
 	if (!prepost->region)
 		return false;
 	prepost->dst = dst;
