@@ -219,9 +219,10 @@ static int get_id(struct tt_rendezvous *l, uint64_t deadline_ns)
 		return tt_fail(TT_REMOTE, "rank 0 cannot join: %.*s", (int)(strlen(value + 1) / 2),
 			       why);
 	if (strlen(value) != 2 * sizeof(l->id) || !unhex(value, &l->id, sizeof(l->id)))
-		return tt_fail(TT_REMOTE, "rank %d: the value of rank 0 in %s is no unique id",
-			       l->job.rank, l->store.ops->name);
-	return 0;
+		rc = tt_fail(TT_REMOTE, "rank %d: the value of rank 0 in %s is no unique id",
+			     l->job.rank, l->store.ops->name);
+	OPENSSL_cleanse(value, sizeof(value));
+	return rc;
 }
 
 static int by_store(struct tt_rendezvous *l, const struct tt_env *env, uint64_t deadline_ns)
@@ -261,7 +262,10 @@ static void log_job(const struct tt_rendezvous *l, const struct tt_env *env)
 	struct tt_id id;
 	int n = 0, best = 0;
 
-	if (tt_id_unpack(&l->id, &id) || tt_address_list(env->ifname, mine, &n))
+	if (tt_id_unpack(&l->id, &id))
+		return;
+	OPENSSL_cleanse(id.secret, TT_SECRET);
+	if (tt_address_list(env->ifname, mine, &n))
 		return;
 	/* rank 0 itself, which listens at all of its addresses */
 	if (id.naddresses == 0 && n)

@@ -9,6 +9,7 @@
  */
 #include <errno.h>
 #include <fcntl.h>
+#include <openssl/crypto.h>
 #include <pthread.h>
 #include <stddef.h>
 #include <stdio.h>
@@ -182,6 +183,7 @@ static void close_local(struct tt_store *s)
 		pthread_join(own->thread, NULL);
 		tt_sock_close(own->listener);
 	}
+	OPENSSL_cleanse(own, sizeof(*own)); /* the value has the secret of the job */
 	free(own);
 }
 
