@@ -74,9 +74,9 @@ int tt_authenticate_begin(struct tt_dial_attempt *a, struct tt_sock_target *to, 
 		tt_fail(TT_REMOTE, "no answer in time");
 		refused(a, 0);
 	}
-	if (one.until_ns > a->patience.deadline_ns)
-		one.until_ns = a->patience.deadline_ns;
-	one.tls = tt_tls_client(a->ctl->ep->auth.tls, fd, a->dial->to.public_key);
+	if (one.until_ns > a->end_ns)
+		one.until_ns = a->end_ns;
+	one.tls = tt_tls_client(a->ep->auth.tls, fd, a->dial->to.public_key);
 	rc = one.tls ? tt_tls_handshake(one.tls) : tt_fail(TT_SYSTEM, "no memory for a connection");
 	if (rc == TT_SYSTEM) {
 		tt_tls_close(one.tls);
@@ -110,8 +110,7 @@ static int judge(struct tt_dial_attempt *a, struct tt_authentication *one,
 		 const struct tt_verdict_message *message)
 {
 	const struct tt_dial *dial = a->dial;
-	int holds = tt_verdict_check(a->ctl->ep, one->tls, dial->hello, dial->to.public_key,
-				     message);
+	int holds = tt_verdict_check(a->ep, one->tls, dial->hello, dial->to.public_key, message);
 
 	if (holds < 0)
 		return tt_fail(TT_SYSTEM, "no memory to check a signature");
@@ -147,7 +146,7 @@ static int receive_verdict(struct tt_dial_attempt *a, struct tt_authentication *
 	return rc ? rc : 1;
 }
 
-/* One hello at a time, and its answer is awaited until the deadline: a server that has welcomed this
+/* One hello at a time, and its answer is awaited until the dial ends: a server that has welcomed this
  * rank takes the end of the connection for this rank's death. */
 static bool has_asked(const struct tt_dial_attempt *a)
 {
@@ -162,12 +161,12 @@ static int send_hello(const struct tt_dial_attempt *a, struct tt_authentication 
 	struct tt_hello_message message;
 
 	memcpy(message.hello, a->dial->hello, TT_HELLO_BYTES);
-	if (!tt_hello_sign(a->ctl->ep, one->tls, &message))
+	if (!tt_hello_sign(a->ep, one->tls, &message))
 		return tt_fail(TT_SYSTEM, "no memory for a signature");
 	if (tt_tls_send(one->tls, &message, sizeof(message)) != sizeof(message))
 		return tt_fail(TT_REMOTE, "connection lost: %m");
 	one->asked = true;
-	one->until_ns = a->patience.deadline_ns;
+	one->until_ns = a->end_ns;
 	return 0;
 }
 
@@ -209,14 +208,14 @@ static int step(struct tt_dial_attempt *a, int i, struct tt_sock_target **ret_to
 	return 0;
 }
 
-/* End the handshakes that have run for too long. The dial's deadline is no reason beside that of an
+/* End the handshakes that have run for too long. The end of the dial is no reason beside that of an
  * earlier round. */
 static void expire(struct tt_dial_attempt *a, uint64_t now)
 {
 	for (int i = a->nrunning - 1; i >= 0; i--) {
 		if (now < a->running[i].until_ns)
 			continue;
-		if (now >= a->patience.deadline_ns && *a->running[i].to->why) {
+		if (now >= a->end_ns && *a->running[i].to->why) {
 			give_up(a, &a->running[i]);
 			remove_at(a, i);
 			a->answered = true;

@@ -32,12 +32,12 @@ static bool is_stopped(void *ctx)
 }
 
 /* A connection with a `stop` of its own is wanted also when the control is broken. */
-static struct tt_patience patience_of(struct tt_control *ctl, struct tt_dial *dial)
+static struct tt_patience patience_of(struct tt_control *ctl, const struct tt_dial *dial)
 {
 	if (dial->stop)
 		return (struct tt_patience){ .deadline_ns = dial->deadline_ns,
 					     .stop = is_stopped,
-					     .ctx = &dial->stop };
+					     .ctx = (void *)(uintptr_t)&dial->stop };
 	return (struct tt_patience){ .deadline_ns = dial->deadline_ns,
 				     .stop = is_broken,
 				     .ctx = ctl };
@@ -386,41 +386,70 @@ static void write_hello(const struct tt_control *ctl, struct tt_dial *dial)
 	tt_hello_put(&hello, dial->hello);
 }
 
-int tt_control_connect(struct tt_control *ctl, struct tt_dial *dial, struct tt_duplex *ret_duplex)
+int tt_attempt_begin(struct tt_control *ctl, struct tt_dial *dial, uint64_t end_ns,
+		     struct tt_dial_attempt *ret_a)
 {
-	struct tt_dial_attempt a = { .ctl = ctl, .dial = dial, .patience = patience_of(ctl, dial) };
-	struct tt_sock_target *to = NULL;
 	int rc = 0;
 
-	*ret_duplex = (struct tt_duplex){ 0 };
 	if (dial->known && !dial->to.port && ctl->ep->peers.directory.holders.first)
 		rc = tt_holders_ask(ctl, dial);
 	if (rc)
 		return rc;
 	write_hello(ctl, dial);
-	choose(ctl, dial, &a);
-	rc = try_until(&a, &to, ret_duplex);
-	tt_authenticate_end(&a);
+	*ret_a = (struct tt_dial_attempt){ .ep = ctl->ep, .dial = dial, .end_ns = end_ns };
+	choose(ctl, dial, ret_a);
+	return 0;
+}
+
+int tt_attempt_go_on(struct tt_control *ctl, struct tt_dial_attempt *a,
+		     struct tt_duplex *ret_duplex)
+{
+	struct tt_sock_target *to = NULL;
+	int rc;
+
+	*ret_duplex = (struct tt_duplex){ 0 };
+	a->ctl = ctl;
+	a->patience = patience_of(ctl, a->dial);
+	if (a->end_ns < a->patience.deadline_ns)
+		a->end_ns = a->patience.deadline_ns;
+	rc = try_until(a, &to, ret_duplex);
+	if (!rc)
+		note_choice(ctl, a->dial, to);
+	return rc;
+}
+
+int tt_control_connect(struct tt_control *ctl, struct tt_dial *dial, struct tt_duplex *ret_duplex)
+{
+	struct tt_dial_attempt a;
+	int rc = tt_attempt_begin(ctl, dial, dial->deadline_ns, &a);
+
 	if (rc)
 		return rc;
-	memcpy(dial->server_key, a.server_key, TT_PUBLIC_KEY);
-	note_choice(ctl, dial, to);
-	return 0;
+	rc = tt_attempt_go_on(ctl, &a, ret_duplex);
+	tt_authenticate_end(&a);
+	if (!rc)
+		memcpy(dial->server_key, a.server_key, TT_PUBLIC_KEY);
+	return rc;
 }
 
 /* The other rank sends nothing before the confirmation: a dial that is given up may be welcomed later,
  * and bytes that it sent then would be lost. Ranks of one process see each other's decisions. */
-int tt_control_use(struct tt_control *ctl, struct tt_duplex duplex, int peer)
+int tt_endpoint_use(struct tt_control_endpoint *ep, uint64_t context, struct tt_duplex duplex,
+		    int peer)
 {
-	struct tt_control_endpoint *ep = ctl->ep;
 	struct tt_conn *conn = tt_conn_add(ep, duplex, peer, false);
 
 	if (!conn)
 		return tt_fail(TT_SYSTEM, "rank %d: no memory for a connection", ep->peer);
 	if (!duplex.pipe)
-		tt_conn_send(ep, conn, ctl->context, TT_F_CONFIRM, NULL, 0);
+		tt_conn_send(ep, conn, context, TT_F_CONFIRM, NULL, 0);
 	tt_flood_connected(ep, conn);
 	return 0;
+}
+
+int tt_control_use(struct tt_control *ctl, struct tt_duplex duplex, int peer)
+{
+	return tt_endpoint_use(ctl->ep, ctl->context, duplex, peer);
 }
 
 /* ---- connections to neighbors ---------------------------------------------------------------- */

@@ -215,7 +215,7 @@ static int ask(struct tt_control *ctl, struct tt_dial *dial, int holder, uint64_
 	struct tt_duplex duplex;
 
 	tt_directory_get(&ctl->ep->peers.directory, holder, &question.to);
-	rc = tt_control_connect(ctl, &question, &duplex);
+	rc = tt_dials_connect(ctl, &question, &duplex);
 	*ret_gone = rc == TT_REMOTE;
 	if (rc)
 		return rc == TT_TIMEOUT || rc == TT_REMOTE ? 0 : rc;

@@ -92,7 +92,7 @@ static int dial(struct tt_control *ctl, int rank, uint64_t deadline_ns, const at
 	dial.stop = stop;
 	tt_set_add(ep->peers.dialed, peer);
 	tt_control_unlock(ctl);
-	rc = tt_control_connect(ctl, &dial, &duplex);
+	rc = tt_dials_connect(ctl, &dial, &duplex);
 	tt_control_lock(ctl);
 	tt_set_remove(ep->peers.dialed, peer);
 	tt_control_changed(ctl);

@@ -105,6 +105,7 @@ void tt_endpoint_free(struct tt_control_endpoint *ep)
 	tt_local_leave(ep);
 	tt_listener_leave(ep);
 	pthread_mutex_lock(&ep->lock);
+	tt_dials_end(ep);
 	tt_conn_close_all(ep);
 	tt_monitor_close_all(ep);
 	pthread_mutex_unlock(&ep->lock);
@@ -143,6 +144,7 @@ void tt_endpoint_end_conn(struct tt_control_endpoint *ep, struct tt_conn *conn)
 void tt_endpoint_end(struct tt_control_endpoint *ep)
 {
 	ep->ended = true;
+	tt_dials_end(ep);
 	for (struct tt_conn *c = ep->conns; c; c = c->next)
 		if (c->unconfirmed) /* the goodbyes were for connections in use */
 			tt_flood_connected(ep, c);

@@ -18,6 +18,7 @@
  *   control_accept.c        unauthenticated connections (pending handshakes)
  *   control_admission.c     the descriptors that unauthenticated connections may hold
  *   control_connect.c       connect to a peer
+ *   control_dials.c         dials whose callers have met their deadline
  *   control_local.c         ... of this process
  *   control_authenticate.c  handshakes with the servers that a dial has reached
  *   control_identity.c      proofs that both sides are the ranks that they say
@@ -84,6 +85,7 @@ struct tt_peers {
 	 * of messages connects */
 	struct tt_sparse best_address;
 	uint8_t *dialed;
+	struct tt_outstanding_dial *outstanding; /* locked */
 };
 
 /* ---- connections ----------------------------------------------------------------------------- */
@@ -447,7 +449,16 @@ struct tt_dial {
 /* Connect to a rank whose business card is known, and authenticate. 0 | TT_REMOTE, TT_TIMEOUT,
  * TT_SYSTEM | the code that broke the control */
 int tt_control_connect(struct tt_control *ctl, struct tt_dial *dial, struct tt_duplex *ret_duplex);
-/* Use the connection to a peer that this rank has dialed; locked. 0 | TT_SYSTEM */
+struct tt_dial_attempt;
+/* The parts of tt_control_connect. begin: find the addresses. go_on: until the dial's deadline; its handshakes go
+ * on to end_ns at least, and run still where rc is not 0. Returns as tt_control_connect. */
+int tt_attempt_begin(struct tt_control *ctl, struct tt_dial *dial, uint64_t end_ns,
+		     struct tt_dial_attempt *ret_a);
+int tt_attempt_go_on(struct tt_control *ctl, struct tt_dial_attempt *a,
+		     struct tt_duplex *ret_duplex);
+/* Use the connection to a peer that this rank has dialed, for a context; locked. 0 | TT_SYSTEM */
+int tt_endpoint_use(struct tt_control_endpoint *ep, uint64_t context, struct tt_duplex duplex,
+		    int peer);
 int tt_control_use(struct tt_control *ctl, struct tt_duplex duplex, int peer);
 /* A dial of a rank of ctl, to be completed */
 struct tt_dial tt_dial_of(struct tt_control *ctl, int rank, enum tt_purpose purpose,
@@ -511,9 +522,11 @@ struct tt_authentication { /* a connection whose server has not proved the secre
 };
 
 struct tt_dial_attempt {
-	struct tt_control *ctl;
+	struct tt_control_endpoint *ep;
+	struct tt_control *ctl; /* of the call that waits; NULL: none */
 	const struct tt_dial *dial;
-	struct tt_patience patience;
+	struct tt_patience patience; /* of that call */
+	uint64_t end_ns;             /* of the handshakes */
 	struct tt_sock_target list[TT_CANDIDATES];
 	int n;
 	bool one_listener; /* at all addresses of a port: the rank's network namespace is this one's */
@@ -541,5 +554,26 @@ int tt_authenticate_await(struct tt_dial_attempt *a, uint64_t wait_ns,
 			  struct tt_sock_target **ret_to, struct tt_tls **ret_tls);
 /* Close the connections of all running handshakes. */
 void tt_authenticate_end(struct tt_dial_attempt *a);
+
+/* ---- control_dials.c --------------------------------------------------------------------------- */
+
+#define TT_DIAL_NS (30 * TT_SECOND) /* of a dial that no call awaits */
+
+struct tt_outstanding_dial { /* a connection of messages (TT_P_CONTROL), or a question (TT_P_RECORD) */
+	struct tt_outstanding_dial *next;
+	struct tt_dial dial;
+	struct tt_dial_attempt attempt;
+	struct tt_tls *welcomed; /* a holder's answer comes there; NULL: not yet */
+	uint64_t left_ns;        /* the latest caller's deadline */
+	uint64_t due_ns;         /* of the next look */
+};
+
+/* tt_control_connect, or more of it: where the dial of an earlier call is outstanding, go on with that; at the deadline
+ * leave a dial whose server has to answer to the service thread. Not locked */
+int tt_dials_connect(struct tt_control *ctl, struct tt_dial *dial, struct tt_duplex *ret_duplex);
+/* Locked. Go on with outstanding dials, returns the next time due (thread: service); end all; bytes of memory */
+uint64_t tt_dials_timers(struct tt_control_endpoint *ep, uint64_t now);
+void tt_dials_end(struct tt_control_endpoint *ep);
+size_t tt_dials_memory(const struct tt_control_endpoint *ep);
 
 #endif

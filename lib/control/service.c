@@ -156,6 +156,8 @@ static uint64_t timers(struct tt_control_endpoint *ep)
 		if ((d = tt_observers_timers(ctl, now)) < due)
 			due = d;
 	}
+	if ((d = tt_dials_timers(ep, now)) < due)
+		due = d;
 	d = tt_monitor_timers(ep, now);
 	return d < due ? d : due;
 }

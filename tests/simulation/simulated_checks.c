@@ -147,13 +147,15 @@ static bool is_abandoned(const struct sim_comm *w, const char *what)
  * message, and leave others waiting that connect to it in a shrink; two ranks that have lost their
  * connection take each other for dead, and divide the others. Ranks that did not call a shrink keep
  * the others for half of the time-out. A rank of whose departure, or abort, or death no chain of neighbors tells this
- * one is noticed by the end of the data connection, and then for 2 s the cause is awaited. */
+ * one is noticed by the end of the data connection, and then for 2 s the cause is awaited. Slow servers take their time
+ * for the handshakes of all ranks: a flight, and the checks of two signatures. */
 static bool is_vain_wait(const struct sim_comm *w, const char *what, tuttiResult_t rc,
 			 uint64_t since_ns)
 {
 	const struct sim_job *job = sim->job;
 	bool shrinks = !strcmp(what, "shrink");
 	uint64_t unheard_ns, waited_ns = sim->now_ns - since_ns;
+	uint64_t most_ns = SIM_NOTICE_NS + SIM_SECOND;
 
 	/* a repeated message has a limit of its own, since its receiver may send, too */
 	if (!w || is_silencing(job->faults) || is_abandoned(w, what) ||
@@ -161,7 +163,8 @@ static bool is_vain_wait(const struct sim_comm *w, const char *what, tuttiResult
 	    (job->faults == SIM_MEMORY && job->messaged) ||
 	    (shrinks && (job->faults == SIM_MEMORY || job->faults == SIM_LOSSES)))
 		return false;
-	if (rc != tuttiTimeout && waited_ns <= SIM_NOTICE_NS + SIM_SECOND)
+	most_ns += (uint64_t)w->n * sim_handshake_ns() * 3 / 2;
+	if (rc != tuttiTimeout && waited_ns <= most_ns)
 		return false;
 	if (shrinks)
 		return rc == tuttiTimeout || waited_ns > SIM_TIMEOUT_NS - SIM_SECOND;
@@ -170,7 +173,7 @@ static bool is_vain_wait(const struct sim_comm *w, const char *what, tuttiResult
 		return !unheard_ns;
 	if (unheard_ns > since_ns)
 		waited_ns = sim->now_ns - unheard_ns;
-	return waited_ns > SIM_NOTICE_NS + SIM_SECOND;
+	return waited_ns > most_ns;
 }
 
 /* The deadline limits the time in which nothing moves: it begins anew with a process that

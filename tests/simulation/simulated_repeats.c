@@ -35,14 +35,15 @@ unsigned sim_descriptor_limit(void)
 	return sim->job && sim->job->slow ? 16u << sim_common(0, 0, 13, 4) : 1024;
 }
 
-/* Longer than the handshakes of all ranks with one, which come in the order of their hellos: in less time each of them
- * might end when its time is over, and with it all that wait behind. Too short for a connection that was dropped where
- * the listener was full, and for a rank that asks a holder first. */
+/* Longer than a handshake with another rank, and up to twice the time of the handshakes of all ranks with one. So a
+ * dial may take the time of many messages, and of the timeouts half are shorter than an eighth of that time. */
 static uint32_t short_timeout_ms(const struct sim_comm *w, int index)
 {
-	uint32_t one = (uint32_t)(sim_handshake_ns() / SIM_MS), all = one * (uint32_t)w->n * 5 / 4;
+	uint32_t one = (uint32_t)(sim_handshake_ns() / SIM_MS),
+		 all = 2 * one * (uint32_t)w->n * 5 / 4;
 
-	return 2 + 3 * one + all + sim_common(w->key, index, 4, all + 1);
+	all >>= 2 * sim_common(w->key, index, 5, 4);
+	return 3 + sim_common(w->key, index, 4, all + 1);
 }
 
 /* Receives a message of rank r, if one comes within timeout_ms. */

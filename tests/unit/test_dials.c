@@ -1,0 +1,247 @@
+/*
+ * test_dials.c - outstanding dials: a call connects to a rank, and its deadline comes before the answer
+ */
+#include <criterion/criterion.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/wait.h>
+
+#include "control/control_internal.h"
+#include "tests/support/descriptors.h"
+#include "tests/support/harness_control.h"
+
+#define CLIENT 3 /* no neighbor of: */
+#define SERVER 6
+#define RANKS 12
+#define LIMIT_MS 20000
+#define SHORT_MS 20
+#define CALLS 5
+
+enum {
+	BUSY = 1,
+	DIALED,
+	CONNECTED,
+	DONE
+}; /* progress: of the server, the client, the server, the client */
+
+/* Calls end in time; each goes on with the dial of the one before. Returns 1 for a fault. */
+static int dial_in_vain(struct tt_control *ctl)
+{
+	const struct tt_tls *first = NULL;
+	atomic_bool stop = false;
+	int wrong = 0;
+
+	for (int i = 0; i < CALLS; i++) {
+		int rc = tt_control_reach_rank(ctl, SERVER, tt_deadline_ns(SHORT_MS), &stop);
+		struct tt_outstanding_dial *d;
+
+		tt_control_lock(ctl);
+		d = ctl->ep->peers.outstanding;
+		wrong |= rc != TT_TIMEOUT || (d && (d->next || d->attempt.nrunning != 1));
+		if (d && first)
+			wrong |= d->attempt.running[0].tls != first;
+		first = d ? d->attempt.running[0].tls : first;
+		tt_control_unlock(ctl);
+	}
+	return wrong || !first;
+}
+
+static bool has_outstanding(struct tt_control *ctl)
+{
+	bool any;
+
+	tt_control_lock(ctl);
+	any = ctl->ep->peers.outstanding != NULL;
+	tt_control_unlock(ctl);
+	return any;
+}
+
+static bool is_connected(struct tt_control *ctl, int rank)
+{
+	bool connected;
+
+	tt_control_lock(ctl);
+	connected = tt_control_is_connected(ctl, rank);
+	tt_control_unlock(ctl);
+	return connected;
+}
+
+/* Waits until the dial has ended. false: it has not */
+static bool ends(struct tt_control *ctl)
+{
+	uint64_t until = tt_deadline_ns(LIMIT_MS);
+
+	while (has_outstanding(ctl) && tt_now_ns() < until)
+		sleep_ms(1);
+	return !has_outstanding(ctl);
+}
+
+/* The thread of this rank, a server, has no lock until the client's calls have ended. */
+static void keep_client_waiting(struct control_job *m, int rank, struct tt_control *ctl)
+{
+	tt_control_lock(ctl);
+	m->report[rank].progress = BUSY;
+	control_job_reached(m, CLIENT, DIALED, LIMIT_MS);
+	if (m->arg && *(const bool *)m->arg)
+		raise(SIGKILL);
+	tt_control_unlock(ctl);
+}
+
+/* ---- the server answers later ---------------------------------------------------------------- */
+
+static int answer_late(struct control_job *m, int rank, struct tt_control *ctl)
+{
+	int descriptors = count_descriptors(), wrong = 0;
+
+	if (rank == SERVER)
+		keep_client_waiting(m, rank, ctl);
+	if (rank == CLIENT && control_job_reached(m, SERVER, BUSY, LIMIT_MS)) {
+		wrong = dial_in_vain(ctl) || count_descriptors() != descriptors + 1;
+		m->report[CLIENT].progress = DIALED;
+		wrong |= !ends(ctl) || !is_connected(ctl, SERVER) ||
+			 !control_job_reached(m, SERVER, CONNECTED, LIMIT_MS);
+		m->report[CLIENT].progress = DONE;
+	}
+	while (rank == SERVER && !is_connected(ctl, CLIENT))
+		sleep_ms(1);
+	if (rank == SERVER)
+		m->report[SERVER].progress = CONNECTED;
+	return wrong || !control_job_reached(m, CLIENT, DONE, LIMIT_MS);
+}
+
+Test(dials, one_whose_calls_timed_out_brings_the_connection_when_the_server_answers, .timeout = 60)
+{
+	struct control_job m = { .n = RANKS, .body = answer_late };
+
+	control_job_run(&m);
+	for (int r = 0; r < RANKS; r++)
+		cr_assert_eq(m.report[r].rc, 0, "rank %d: %s", r, m.report[r].text);
+}
+
+/* ---- the server never answers ---------------------------------------------------------------- */
+
+/* The server dies (arg), or does nothing for longer than a dial may last. */
+static int never_answer(struct control_job *m, int rank, struct tt_control *ctl)
+{
+	int descriptors = count_descriptors(), wrong;
+	bool dies = *(const bool *)m->arg;
+
+	if (rank == SERVER)
+		keep_client_waiting(m, rank, ctl);
+	if (rank != CLIENT)
+		return !control_job_reached(m, CLIENT, DONE, LIMIT_MS);
+	control_job_reached(m, SERVER, BUSY, LIMIT_MS);
+	wrong = dial_in_vain(ctl);
+	tt_control_lock(ctl);
+	for (struct tt_outstanding_dial *d = ctl->ep->peers.outstanding; d && !dies; d = d->next)
+		d->left_ns -= TT_DIAL_NS;
+	tt_control_unlock(ctl);
+	if (dies)
+		m->report[CLIENT].progress = DIALED;
+	wrong |= !ends(ctl) || is_connected(ctl, SERVER) ||
+		 (!dies && count_descriptors() != descriptors);
+	m->report[CLIENT].progress = DONE;
+	return wrong;
+}
+
+Test(dials, one_to_a_rank_that_dies_ends, .timeout = 60)
+{
+	struct control_job m = { .n = RANKS, .body = never_answer, .arg = &(bool){ true } };
+
+	control_job_run(&m);
+	cr_assert_eq(m.report[CLIENT].rc, 0, "%s", m.report[CLIENT].text);
+}
+
+Test(dials, one_to_a_rank_that_does_not_answer_ends_after_a_time_of_its_own, .timeout = 60)
+{
+	struct control_job m = { .n = RANKS, .body = never_answer, .arg = &(bool){ false } };
+
+	control_job_run(&m);
+	cr_assert_eq(m.report[CLIENT].rc, 0, "%s", m.report[CLIENT].text);
+}
+
+/* ---- the client leaves ----------------------------------------------------------------------- */
+
+/* The client's progress is set by the test when its process has ended. */
+static int leave_meanwhile(struct control_job *m, int rank, struct tt_control *ctl)
+{
+	if (rank == SERVER)
+		keep_client_waiting(m, rank, ctl);
+	if (rank == CLIENT)
+		return !control_job_reached(m, SERVER, BUSY, LIMIT_MS) || dial_in_vain(ctl);
+	return !control_job_reached(m, CLIENT, DIALED, LIMIT_MS) || tt_control_broken(ctl);
+}
+
+Test(dials, a_rank_leaves_without_waiting_for_one_and_is_not_called_dead, .timeout = 60)
+{
+	struct control_job m = { .n = RANKS, .body = leave_meanwhile };
+	siginfo_t info;
+
+	control_job_start(&m);
+	cr_assert_eq(waitid(P_PID, (id_t)m.report[CLIENT].pid, &info, WEXITED | WNOWAIT), 0);
+	m.report[CLIENT].progress = DIALED;
+	control_job_wait(&m);
+	for (int r = 0; r < RANKS; r++)
+		cr_assert_eq(m.report[r].rc, 0, "rank %d: %s", r, m.report[r].text);
+}
+
+/* ---- questions ------------------------------------------------------------------------------- */
+
+static bool is_known(struct tt_control *ctl, int rank)
+{
+	struct tt_business_card record;
+
+	tt_control_lock(ctl);
+	tt_directory_get(&ctl->ep->peers.directory, rank, &record);
+	tt_control_unlock(ctl);
+	return record.port;
+}
+
+/* Has the holder answered? */
+static bool is_answered(struct tt_control *ctl)
+{
+	const struct tt_outstanding_dial *d;
+	bool answered;
+
+	tt_control_lock(ctl);
+	d = ctl->ep->peers.outstanding;
+	answered = d && d->welcomed && d->dial.purpose == TT_P_RECORD;
+	tt_control_unlock(ctl);
+	return answered;
+}
+
+/* Rank 0 is the only holder, and does not answer before the client's call has ended. */
+static int ask_in_vain(struct control_job *m, int rank, struct tt_control *ctl)
+{
+	uint64_t until = tt_deadline_ns(LIMIT_MS);
+	atomic_bool stop = false;
+	int wrong = 0, far = m->n - 2;
+
+	if (rank == 0)
+		keep_client_waiting(m, rank, ctl);
+	if (rank == CLIENT && control_job_reached(m, 0, BUSY, LIMIT_MS)) {
+		wrong |= is_known(ctl, far) ||
+			 tt_control_reach_rank(ctl, far, tt_deadline_ns(SHORT_MS), &stop) !=
+				 TT_TIMEOUT;
+		m->report[CLIENT].progress = DIALED;
+		while (!is_answered(ctl) && tt_now_ns() < until)
+			sleep_ms(1);
+		wrong |= !is_answered(ctl) || tt_control_reach_rank(ctl, far, until, &stop) ||
+			 !ends(ctl);
+		m->report[CLIENT].progress = DONE;
+	}
+	return wrong || !control_job_reached(m, CLIENT, DONE, LIMIT_MS);
+}
+
+Test(dials, the_answer_to_a_question_waits_for_the_next_call, .timeout = 60)
+{
+	struct control_job m = { .n = 40, .body = ask_in_vain };
+	struct tt_large before = tt_large;
+
+	tt_large = (struct tt_large){ .above = 1, .holders = { .first = 1, .every = 40 } };
+	control_job_run(&m);
+	tt_large = before;
+	for (int r = 0; r < m.n; r++)
+		cr_assert_eq(m.report[r].rc, 0, "rank %d: %s", r, m.report[r].text);
+}
