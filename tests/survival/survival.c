@@ -21,6 +21,7 @@
 #define TRIES 5       /* of a scene whose ranks do not join in time */
 #define PROGRESS_S 10 /* between lines of progress */
 #define SHOWN_AGAIN 5 /* failed scenes, below the table */
+#define UNRUN_S 1     /* without a processor, after which a failed scene says nothing */
 
 struct cell {
 	int scenes, ranks, late, also;
@@ -32,6 +33,7 @@ struct survival_job {
 	pid_t pid;
 	struct scene_shared *sh;
 	int tries;
+	bool unrun; /* failed before, while a rank got no processor */
 };
 
 static struct {
@@ -43,6 +45,8 @@ static struct {
 static struct cell cells[16][SCENE_KINDS];
 static struct survival_job running[MAX_JOBS];
 static uint64_t ran, failed, repeated;
+static uint64_t unrun,
+	unrun_twice;        /* failed while ranks got no processor; and again when repeated */
 static uint64_t went_on[3]; /* cuts after which no side, one, both went on */
 static bool has_networks;
 static const char *lacks;
@@ -224,9 +228,11 @@ static void print_scene(FILE *to, const struct scene_shared *sh, bool bad, int s
 	char text[512];
 
 	scene_describe(s, text, sizeof(text));
-	fprintf(to, "%s survival %s--seed %llu: %s; %.1f s, sleeps overran by %.0f ms\n",
+	fprintf(to,
+		"%s survival %s--seed %llu: %s; %.1f s, sleeps overran by %.0f ms, a rank waited %.0f ms for a processor\n",
 		bad ? "FAILED" : "passed", s->halves ? "--halves " : "",
-		(unsigned long long)s->seed, text, sh->wall_s, (double)sh->delay_ns * 1e-6);
+		(unsigned long long)s->seed, text, sh->wall_s, (double)sh->delay_ns * 1e-6,
+		(double)sh->unrun_ns * 1e-6);
 	if (sh->problem[0] || status)
 		fprintf(to, "  %s%s\n", sh->problem,
 			status ? "the process of the scene failed" : "");
@@ -244,21 +250,29 @@ static void print_late(const struct scene_shared *sh)
 		if ((s->victim[r] && s->kind != SCENE_CUT) || !p->noticed ||
 		    p->notice_ms <= p->bound_ms)
 			continue;
-		printf("late: --seed %llu: %s, %s, %s, rank %d of %d in %s: %.0f ms, %.0f after the bound; sleeps overran by %.0f ms: %s\n",
+		printf("late: --seed %llu: %s, %s, %s, rank %d of %d in %s: %.0f ms, %.0f after the bound; sleeps overran by %.0f ms, a rank waited %.0f ms for a processor: %s\n",
 		       (unsigned long long)s->seed, scene_phases[s->phase].name,
 		       scene_kinds[s->kind], s->transport, r, s->n, p->noticed_in, p->notice_ms,
-		       p->notice_ms - p->bound_ms, (double)sh->delay_ns * 1e-6, p->text);
+		       p->notice_ms - p->bound_ms, (double)sh->delay_ns * 1e-6,
+		       (double)sh->unrun_ns * 1e-6, p->text);
 	}
 	fflush(stdout);
+}
+
+static bool is_bad(const struct scene_shared *sh, int status)
+{
+	bool bad = sh->problem[0] || status;
+
+	for (int r = 0; r < sh->scene.n; r++)
+		bad |= sh->rank[r].problem[0] != '\0';
+	return bad;
 }
 
 static void conclude(const struct scene_shared *sh, int status)
 {
 	const struct scene *s = &sh->scene;
-	bool bad = sh->problem[0] || status;
+	bool bad = is_bad(sh, status);
 
-	for (int r = 0; r < s->n; r++)
-		bad |= sh->rank[r].problem[0] != '\0';
 	ran++;
 	failed += bad;
 	went_on[__builtin_popcount((unsigned)scene_sides(sh))]++;
@@ -295,6 +309,9 @@ static void print_table(double seconds)
 	if (repeated)
 		printf("repeated with a longer deadline, since ranks did not join in time: %llu\n",
 		       (unsigned long long)repeated);
+	if (unrun)
+		printf("failed while a rank that could run got no processor for %d s and more, and repeated: %llu, of which %llu failed again\n",
+		       UNRUN_S, (unsigned long long)unrun, (unsigned long long)unrun_twice);
 	if (ran > 1 && failures_text)
 		fputs(failures_text, stdout); /* where whoever reads only the end finds them */
 	printf("%llu scenes, %llu failed, %.0f s\n", (unsigned long long)ran,
@@ -335,7 +352,32 @@ static bool begin(struct survival_job *job, uint64_t seed)
 		return false;
 	sh->has_networks = has_networks;
 	job->tries = 1;
+	job->unrun = false;
 	start(job);
+	return true;
+}
+
+static void restart(struct survival_job *job, const struct scene *scene)
+{
+	memset(job->sh, 0, sizeof(*job->sh));
+	job->sh->scene = *scene;
+	job->sh->has_networks = has_networks;
+	start(job);
+}
+
+/* It failed while the machine did not run a rank, which is printed: it starts again, once. */
+static bool again_unrun(struct survival_job *job, int status)
+{
+	struct scene scene = job->sh->scene;
+	bool bad = is_bad(job->sh, status);
+
+	unrun_twice += job->unrun && bad;
+	if (job->unrun || !bad || job->sh->unrun_ns < UNRUN_S * 1000000000ull)
+		return false;
+	job->unrun = true;
+	unrun++;
+	print_scene(stdout, job->sh, bad, status);
+	restart(job, &scene);
 	return true;
 }
 
@@ -347,12 +389,9 @@ static bool again(struct survival_job *job)
 
 	if (!job->sh->late_join || job->tries++ >= TRIES)
 		return false;
-	memset(job->sh, 0, sizeof(*job->sh));
-	job->sh->scene = scene;
-	job->sh->scene.timeout_ms *= 2;
-	job->sh->has_networks = has_networks;
+	scene.timeout_ms *= 2;
 	repeated++;
-	start(job);
+	restart(job, &scene);
 	return true;
 }
 
@@ -370,6 +409,8 @@ static void finish_one(void)
 			if (running[j].sh->late_join)
 				snprintf(running[j].sh->problem, sizeof(running[j].sh->problem),
 					 "ranks do not join");
+			if (again_unrun(&running[j], status))
+				return;
 			conclude(running[j].sh, status);
 		}
 }

@@ -102,6 +102,8 @@ struct scene_shared {
 	/* the longest delay by which a sleep of the scene's process overran: a measure of how slow the
 	 * machine is */
 	_Atomic uint64_t delay_ns;
+	/* the longest time for which a rank waited for a processor; below half a second it may be of several waits */
+	_Atomic uint64_t unrun_ns;
 	_Atomic bool late_join; /* a rank could not join before any fault: nothing was tested */
 	bool has_networks;
 	double wall_s;
@@ -118,6 +120,17 @@ extern const char *const scene_kinds[SCENE_KINDS], *const scene_collectives[SCEN
 
 /* survival_scene.c: runs the scene of sh in this process, which ends afterwards */
 void scene_run(struct scene_shared *sh);
+
+/* survival_machine.c: every half second, notes the longest wait of a rank for a processor in sh */
+struct scene_watch {
+	uint64_t due_ns; /* of the next look */
+	struct scene_turns {
+		uint64_t turns, waited_ns; /* of the main thread, as the kernel counts them */
+		uint64_t since_ns;         /* of the look that found them */
+	} rank[SCENE_RANKS];
+};
+void scene_watch_turns(struct scene_watch *w, const pid_t *pids, int n, uint64_t now,
+		       struct scene_shared *sh);
 
 /* survival_networks.c */
 struct scene_networks {

@@ -28,6 +28,7 @@ struct staging {
 	struct scene_networks nets;
 	pid_t pids[SCENE_RANKS]; /* 0: has ended */
 	uint64_t ticked_ns;      /* end of the latest sleep, 0: none */
+	struct scene_watch watch;
 };
 
 static void problem(struct staging *g, const char *text, int rank)
@@ -52,6 +53,7 @@ static void tick(struct staging *g)
 	took = g->ticked_ns - begin - TICK_US * 1000u;
 	if (took > g->sh->delay_ns)
 		g->sh->delay_ns = took;
+	scene_watch_turns(&g->watch, g->pids, g->s->n, g->ticked_ns, g->sh);
 }
 
 /* ---- start ----------------------------------------------------------------------------------- */
