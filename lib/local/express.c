@@ -174,10 +174,12 @@ INLINE void copy_post(const struct tt_form *f, char *out, const char *post)
 	size_t bytes = tt_form_posted(f), at = tt_form_piece(f), left = f->block, some;
 
 	if (bytes > TT_SLOT_SMALL && f->nranks == 2) {
-		if (tt_readers_own && !tt_form_is_full(f))
+		if (tt_form_is_full(f))
+			tt_copy_ahead(out, post, left);
+		else if (tt_readers_own)
 			tt_copy_and_own(out, (void *)(uintptr_t)post, left);
 		else
-			tt_copy_and_keep(out, post, left);
+			tt_copy_from_peer(out, post, left);
 	} else if (bytes > TT_SLOT_SMALL) {
 		tt_copy(out, post + at, left);
 	} else {

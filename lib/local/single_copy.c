@@ -158,6 +158,8 @@ static int fetch_from(struct tt_op *op, int peer)
 
 	if (bytes && there && op->bound.past)
 		tt_copy_nontemporal(to, there + from, bytes);
+	else if (bytes && there && op->call.request->collective == TT_SCATTER)
+		tt_copy_ahead(to, there + from, bytes); /* the root copies its own part */
 	else if (bytes && there)
 		tt_copy_from_peer(to, there + from, bytes);
 	else if (bytes && ep->peer_memory_ops->read(ep, peer, to, r->at + from, bytes))

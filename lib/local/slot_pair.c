@@ -49,7 +49,7 @@ void tt_slots_copy_pair(char *out, const char *theirs, size_t bytes, bool past)
 	if (past)
 		tt_copy_nontemporal(out, theirs, bytes);
 	else
-		tt_copy_and_keep(out, theirs, bytes);
+		tt_copy_ahead(out, theirs, bytes);
 }
 
 /* A piece of the call: bytes at `keep` are summed by this rank, bytes at `give` by the other. Parts

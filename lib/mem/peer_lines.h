@@ -15,6 +15,8 @@ extern bool tt_readers_own;
 void tt_copy_from_peer(void *dst, const void *src, size_t bytes);
 /* The same, from memory where this core writes next */
 void tt_copy_and_keep(void *dst, const void *src, size_t bytes);
+/* memcpy from memory with which the other core is busy, too: it copies from this one, or the bytes beside these */
+void tt_copy_ahead(void *dst, const void *src, size_t bytes);
 /* The same, from memory where the other core writes next: owns its lines (tt_own_lines) */
 void tt_copy_and_own(void *dst, void *src, size_t bytes);
 /* memcpy to shared memory that another core has read */

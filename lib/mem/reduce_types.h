@@ -30,8 +30,9 @@ const struct tt_small_float *tt_small_float(tuttiDataType_t type);
 /* dst[i] = src[i] * value or src[i] / value. */
 typedef void tt_scale_fn(void *dst, const void *src, double value, size_t count);
 
-/* pages of which a copy or a sum takes a part of each in turn (peer_lines.c) */
+/* pages of which a copy or a sum takes a part of each in turn: of a long one, of a shorter one (peer_lines.c) */
 #define TT_INTERLEAVED 16u
+#define TT_INTERLEAVED_FEW 8u
 #define TT_INTERLEAVED_PAGE 4096u
 
 struct tt_reduce_isa {
@@ -42,6 +43,7 @@ struct tt_reduce_isa {
 	void (*copy)(void *dst, const void *src,
 		     size_t bytes); /* of TT_COPY_LEAST and more (copy.h) */
 	void (*copy_interleaved)(void *dst, const void *src); /* TT_INTERLEAVED pages */
+	void (*copy_few)(void *dst, const void *src);         /* TT_INTERLEAVED_FEW pages */
 };
 extern const struct tt_reduce_isa tt_reduce_scalar, tt_reduce_avx2, tt_reduce_avx512;
 

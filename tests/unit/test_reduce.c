@@ -506,16 +506,16 @@ static void copy_and_own(void *dst, const void *src, size_t bytes)
 	tt_copy_and_own(dst, (void *)(uintptr_t)src, bytes);
 }
 
-/* The source is read, and lines of it may be stored as they are. Groups of 16 pages, and lengths around them */
+/* The source is read, and lines of it may be stored as they are. Groups of 16 and 8 pages, and lengths around them */
 Test(copy, a_copy_between_cores_is_right_and_changes_no_source, .timeout = 60)
 {
-	enum { GROUP = 16 * 4096, MOST_BYTES = 2 * GROUP + 4000, COPIES = 4 };
+	enum { GROUP = 16 * 4096, MOST_BYTES = 2 * GROUP + 4000, COPIES = 5 };
 	static unsigned char to[MOST_BYTES + 2], from[MOST_BYTES + 64], before[sizeof(from)];
-	static const size_t lengths[] = { 0,     337,       4096,      4097,
-					  GROUP, GROUP + 1, 2 * GROUP, MOST_BYTES };
-	void (*const copies[COPIES])(void *, const void *,
-				     size_t) = { tt_copy_from_peer, tt_copy_and_keep,
-						 tt_copy_to_peer, copy_and_own };
+	static const size_t lengths[] = { 0,     337,           4097,      GROUP / 2, GROUP / 2 + 1,
+					  GROUP, GROUP * 3 / 2, MOST_BYTES };
+	void (*const copies[])(void *, const void *, size_t) = { tt_copy_from_peer,
+								 tt_copy_and_keep, tt_copy_ahead,
+								 tt_copy_to_peer, copy_and_own };
 
 	for (size_t i = 0; i < sizeof(from); i++)
 		from[i] = before[i] = (unsigned char)random_of(9, i);
