@@ -285,25 +285,32 @@ Test(slots, ranks_that_only_give_are_ahead_and_overwrite_nothing_unread, .timeou
 	enum { SMALL = 3 * TT_SLOT_DEPTH / 4, PAGES = TT_SLOT_HALF / TT_SLOT_PAGE };
 	static const enum tt_collective with_root[] = { TT_BROADCAST, TT_REDUCE, TT_GATHER,
 							TT_SCATTER };
-	static const size_t bytes[][2] = { { 8, SMALL },
-					   { TT_SLOT_PAGE, PAGES },
-					   { 16384, PAGES / 4 } };
+	/* of the last row: between two ranks */
+	static const size_t bytes[][2] = {
+		{ 8, SMALL }, { TT_SLOT_PAGE, PAGES }, { 16384, PAGES / 4 }, { 65536, PAGES / 16 }
+	};
+	bool own = tt_readers_own;
 
-	for (int i = 0; i < 4 * 3; i++) {
+	for (int i = 0; i < 4 * 4; i++) {
 		atomic_size_t finished = 0;
-		bool parts = tt_needs[with_root[i / 3]].in_parts;
-		struct lead l = { .collective = with_root[i / 3],
-				  .count = bytes[i % 3][0] / sizeof(double) / (parts ? 4 : 1),
-				  .ahead = bytes[i % 3][1],
+		bool parts = tt_needs[with_root[i / 4]].in_parts;
+		struct lead l = { .collective = with_root[i / 4],
+				  .count = bytes[i % 4][0] / sizeof(double) / (parts ? 4 : 1),
+				  .ahead = bytes[i % 4][1],
 				  .finished = &finished };
-		struct ranks r = {
-			.n = 4, .threads = true, .transport = "shm", .timeout_ms = 20000, .arg = &l
-		};
+		struct ranks r = { .n = i % 4 == 3 ? 2 : 4,
+				   .threads = true,
+				   .transport = "shm",
+				   .timeout_ms = 20000,
+				   .arg = &l };
+
+		tt_readers_own = own && r.n > 2; /* else two ranks post 16 KiB at most */
 
 		l.count += !l.count;
 		cr_expect_eq(ranks_run(&r, lead), 0, "%s of %zu elements",
 			     tt_collective_name(l.collective), l.count);
 	}
+	tt_readers_own = own;
 }
 
 /* ---- two ranks, several pieces --------------------------------------------------------------- */
