@@ -403,6 +403,30 @@ Test(single_copy, the_other_collectives_are_right_in_every_mode, .timeout = 200)
 	unsetenv("TUTTI_CMA");
 }
 
+/* Alltoalls of 1 MiB, more of them than a trial of both ways has */
+static int swap_parts(tuttiComm_t *comm, int rank, int n, void *arg)
+{
+	enum { COUNT = 131072, SWAPS = 40 };
+	static int in[2 * COUNT], out[2 * COUNT];
+	tuttiCounters_t counters = { .size = sizeof(counters) };
+
+	(void)arg;
+	for (int i = 0; i < SWAPS; i++) {
+		fill_parts(in, rank + i, 0, n, COUNT);
+		MUST(tuttiAlltoAll(in, out, COUNT, tuttiInt32, *comm, NULL));
+		WANT(holds(out, i, rank, COUNT) && holds(out + COUNT, 1 + i, rank, COUNT));
+	}
+	WANT(!tuttiCommGetCounters(*comm, &counters));
+	return tt_smsc_crowded(*comm) ? 0 : counters.read_bytes != 0;
+}
+
+Test(single_copy, two_ranks_swap_parts_of_512_KiB_by_slots, .timeout = 60)
+{
+	struct ranks r = { .n = 2, .transport = "shm" };
+
+	cr_expect_eq(ranks_run(&r, swap_parts), 0);
+}
+
 /* Buffers are freed and allocated between calls, more than stay mapped; some calls mix windows and
  * ordinary memory. */
 static int change_buffers(tuttiComm_t *comm, int rank, int n, void *arg)
