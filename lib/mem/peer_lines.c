@@ -157,7 +157,7 @@ void tt_copy_ahead(void *dst, const void *src, size_t bytes)
 
 void tt_copy_to_peer(void *dst, const void *src, size_t bytes)
 {
-	size_t at = copy_all_interleaved(dst, src, bytes);
+	size_t at = bytes < FEW ? 0 : copy_all_interleaved(dst, src, bytes);
 
 	if (at < bytes)
 		tt_copy((char *)dst + at, (const char *)src + at, bytes - at);
