@@ -179,7 +179,7 @@ INLINE void copy_post(const struct tt_form *f, char *out, const char *post)
 		else if (tt_readers_own)
 			tt_copy_and_own(out, (void *)(uintptr_t)post, left);
 		else
-			tt_copy_from_peer(out, post, left);
+			tt_copy_from_giver(out, post, left);
 	} else if (bytes > TT_SLOT_SMALL) {
 		tt_copy(out, post + at, left);
 	} else {

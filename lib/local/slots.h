@@ -99,6 +99,8 @@ static inline const void *tt_slots_write(tuttiComm_t c, const void *data, size_t
 		tt_copy_nontemporal(room, data, bytes);
 	else if (data != room && tt_slots_takes_over(c, mine)) /* its lines are here */
 		tt_copy(room, data, bytes);
+	else if (data != room && c->nranks == 2)
+		tt_copy_to_taker(room, data, bytes);
 	else if (data != room)
 		tt_copy_to_peer(room, data, bytes);
 	if (at < 2 * TT_SLOT_HALF)

@@ -137,6 +137,11 @@ static void copy_rest(void *dst, const void *src, size_t bytes, size_t at)
 
 void tt_copy_from_peer(void *dst, const void *src, size_t bytes)
 {
+	copy_rest(dst, src, bytes, copy_interleaved(dst, src, bytes));
+}
+
+void tt_copy_from_giver(void *dst, const void *src, size_t bytes)
+{
 	copy_rest(dst, src, bytes, copy_all_interleaved(dst, src, bytes));
 }
 
@@ -156,6 +161,14 @@ void tt_copy_ahead(void *dst, const void *src, size_t bytes)
 }
 
 void tt_copy_to_peer(void *dst, const void *src, size_t bytes)
+{
+	size_t at = copy_interleaved(dst, src, bytes);
+
+	if (at < bytes)
+		tt_copy((char *)dst + at, (const char *)src + at, bytes - at);
+}
+
+void tt_copy_to_taker(void *dst, const void *src, size_t bytes)
 {
 	size_t at = bytes < FEW ? 0 : copy_all_interleaved(dst, src, bytes);
 
