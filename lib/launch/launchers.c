@@ -145,6 +145,7 @@ static int describe_torchrun(const struct tt_env *env, struct tt_job *job)
 static int describe_pmix(const struct tt_env *env, struct tt_job *job)
 {
 	static const char all[] = "PMIX_NAMESPACE and PMIX_RANK";
+	int rc;
 
 	if (!getenv("PMIX_NAMESPACE") && !getenv("PMIX_RANK") && !getenv("OMPI_COMM_WORLD_RANK"))
 		return 0;
@@ -156,6 +157,8 @@ static int describe_pmix(const struct tt_env *env, struct tt_job *job)
 	job->nranks = number("OMPI_COMM_WORLD_SIZE");
 	if (job->nranks < 0)
 		job->nranks = 0;
+	if (job->nranks && (rc = check(job, "PMIX_RANK", "OMPI_COMM_WORLD_SIZE", all)) < 0)
+		return rc;
 	job->local_rank = number("OMPI_COMM_WORLD_LOCAL_RANK");
 	job->local_nranks = number("OMPI_COMM_WORLD_LOCAL_SIZE");
 	snprintf(job->name, sizeof(job->name), "pmix %.200s", getenv("PMIX_NAMESPACE"));
@@ -227,7 +230,8 @@ static int describe_slurm(const struct tt_env *env, struct tt_job *job)
 	/* Slurm's ids are of 32 bits without sign: those of a federation need all */
 	long id = number_up_to("SLURM_JOB_ID", UINT32_MAX),
 	     step = number_up_to("SLURM_STEP_ID", UINT32_MAX);
-	int ports = reserved ? atoi(reserved) : 0, rc;
+	long ports = reserved ? strtol(reserved, NULL, 10) : 0;
+	int rc;
 
 	/* a batch script has Slurm's variables too, but is not a task of a step */
 	if (!getenv("SLURM_STEP_NUM_TASKS") || !getenv("SLURM_PROCID") || is_inherited())
@@ -241,9 +245,11 @@ static int describe_slurm(const struct tt_env *env, struct tt_job *job)
 		return half_set("Slurm", "SLURM_STEP_NODELIST", all);
 	if (id < 0 || step < 0)
 		return half_set("Slurm", id < 0 ? "SLURM_JOB_ID" : "SLURM_STEP_ID", all);
+	if (ports > 65536 - ROOT_PORTS)
+		return half_set("Slurm", "SLURM_STEP_RESV_PORTS", all);
 	first_host(nodes, job->host, sizeof(job->host));
 	snprintf(job->name, sizeof(job->name), "slurm %ld.%ld", id, step);
-	job->port = ports > 0 ? ports
+	job->port = ports > 0 ? (int)ports
 			      : SLURM_FIRST_PORT + (int)((id * 64 + step * 8) % SLURM_PORTS);
 	job->nports = ROOT_PORTS;
 	job->one_host = number("SLURM_STEP_NUM_NODES") == 1;
