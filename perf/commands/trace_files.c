@@ -15,7 +15,12 @@
 #include <unistd.h>
 
 #include "algorithms/algorithms.h"
+#include "comm/comm.h"
 #include "perf/commands/trace_files.h"
+
+/* Times of a damaged file that are farther away are refused, so that no difference of two times overflows. */
+#define REALTIME_MOST_NS (INT64_C(1) << 62) /* since 1970 */
+#define APART_MOST_NS (INT64_C(1) << 58)    /* of a call, from the start of the file: nine years */
 
 /* ---- a file ---------------------------------------------------------------------------------- */
 
@@ -48,40 +53,48 @@ static bool copy_head(const struct tt_trace_head *from, struct tt_trace_head *re
 		ret_head->way[i][sizeof(ret_head->way[i]) - 1] = '\0';
 	return from->magic == TT_TRACE_MAGIC &&
 	       from->record_bytes == sizeof(struct tt_trace_record) &&
-	       from->nrecords == TT_TRACE_RECORDS && from->nranks > 0 && from->rank >= 0 &&
-	       from->rank < from->nranks && ret_head->later[latest].ticks > from->made.ticks &&
+	       from->nrecords == TT_TRACE_RECORDS && ret_head->nranks > 0 &&
+	       ret_head->nranks <= TT_RANKS_MOST && ret_head->rank >= 0 &&
+	       ret_head->rank < ret_head->nranks && ret_head->realtime_ns >= 0 &&
+	       ret_head->realtime_ns < REALTIME_MOST_NS &&
+	       ret_head->later[latest].ticks > from->made.ticks &&
 	       ret_head->later[latest].ns > from->made.ns;
 }
 
-static int64_t time_of(const struct tt_trace_head *h, uint64_t ticks)
+/* false: too far away */
+static bool time_of(const struct tt_trace_head *h, uint64_t ticks, int64_t *ret_ns)
 {
 	const struct tt_trace_clock *later = &h->later[h->latest];
 	double rate = (double)(later->ns - h->made.ns) / (double)(later->ticks - h->made.ticks);
+	double apart = (double)(int64_t)(ticks - h->made.ticks) * rate;
 
-	return h->realtime_ns + (int64_t)((double)(int64_t)(ticks - h->made.ticks) * rate);
+	if (!(apart > -(double)APART_MOST_NS && apart < (double)APART_MOST_NS))
+		return false;
+	*ret_ns = h->realtime_ns + (int64_t)apart;
+	return true;
 }
 
-/* false: empty, or changing */
+/* false: empty, changing, or damaged */
 static bool copy_record(const struct tt_trace_record *from, const struct trace_rank *rank,
 			struct trace_call *ret_call)
 {
 	uint64_t number = atomic_load_explicit(&from->number, memory_order_acquire);
 	uint64_t start = from->start, end = from->end;
 	const struct tt_trace_head *h = &rank->head;
+	int awaited = from->awaited;
 
 	*ret_call = (struct trace_call){
 		.number = number,
 		.seq = from->seq,
 		.bytes = from->bytes,
-		.start = time_of(h, start),
-		.end = end ? time_of(h, end) : 0,
 		.call = from->call,
-		.awaited = from->awaited < h->nranks ? from->awaited : -1,
+		.awaited = awaited < h->nranks ? awaited : -1,
 		.failed = from->failed,
 		.way = from->way % TT_TRACE_WAYS,
 	};
 	atomic_thread_fence(memory_order_acquire);
-	return number && number == atomic_load_explicit(&from->number, memory_order_relaxed);
+	return number && number == atomic_load_explicit(&from->number, memory_order_relaxed) &&
+	       time_of(h, start, &ret_call->start) && (!end || time_of(h, end, &ret_call->end));
 }
 
 static int by_number(const void *a, const void *b)

@@ -68,8 +68,8 @@ void trace_call_text(const struct trace_call *call, char *text, size_t bytes);
 struct trace_lateness {
 	int rank;
 	uint64_t calls, last; /* calls in which the rank started last */
-	int64_t late;         /* sum of times after the first rank's start */
-	int64_t alone;        /* sum of times in which all others waited for this rank alone */
+	double late;          /* sum of times after the first rank's start, in ns */
+	double alone; /* sum of times in which all others waited for this rank alone, in ns */
 	int64_t worst;
 };
 /* [c->nranks], most delay first; free(). NULL: no memory */

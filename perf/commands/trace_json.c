@@ -186,7 +186,7 @@ static void lateness(struct bench_json *j, const struct trace_comm *c)
 		bench_json_int(j, "rank", late[i].rank);
 		bench_json_int(j, "calls", (long long)late[i].calls);
 		bench_json_int(j, "last", (long long)late[i].last);
-		bench_json_real(j, "delay_ms", (double)late[i].alone / 1e6);
+		bench_json_real(j, "delay_ms", late[i].alone / 1e6);
 		bench_json_real(j, "worst_ms", (double)late[i].worst / 1e6);
 		bench_json_close(j, '}');
 	}

@@ -43,11 +43,11 @@ static void add_call(const struct trace_comm *c, uint64_t seq, struct trace_late
 		int64_t late = trace_find(&c->ranks[i], seq)->start - first;
 
 		sums[i].calls++;
-		sums[i].late += late;
+		sums[i].late += (double)late;
 		sums[i].worst = late > sums[i].worst ? late : sums[i].worst;
 	}
 	sums[latest].last++;
-	sums[latest].alone += last - before;
+	sums[latest].alone += c->nranks > 1 ? (double)(last - before) : 0;
 }
 
 struct trace_lateness *trace_late(const struct trace_comm *c)

@@ -11,9 +11,9 @@
 #include "perf/commands/trace_files.h"
 #include "tools/plural.h"
 
-static double ms(int64_t ns)
+static double ms(double ns)
 {
-	return (double)ns / 1e6;
+	return ns / 1e6;
 }
 
 /* ---- who hangs ------------------------------------------------------------------------------- */
@@ -57,7 +57,7 @@ static void print_missing(const struct trace_comm *c, uint64_t seq, int64_t now,
 			trace_call_text(last, text, sizeof(text));
 		if (last && last->end)
 			fprintf(to, "; its last, %s, ended %.1f s ago", text,
-				ms(now - last->end) / 1e3);
+				ms((double)(now - last->end)) / 1e3);
 		else if (last)
 			fprintf(to, "; it is still in %s", text);
 		fputc('\n', to);
@@ -77,7 +77,7 @@ static void print_open(const struct trace_comm *c, int64_t now, FILE *to)
 	trace_call_text(open, text, sizeof(text));
 	tt_rank_list(c->ranks[0].head.nranks, has_started, &in, ranks, sizeof(ranks));
 	fprintf(to, "  %s began %.1f s ago and has not ended on %s\n", text,
-		ms(now - open->start) / 1e3, ranks);
+		ms((double)(now - open->start)) / 1e3, ranks);
 	print_missing(c, open->seq, now, to);
 	if (awaited >= 0 && (r = rank_of(c, awaited)))
 		fprintf(to, "  rank %d is awaited (pid %d on %s%s)\n", awaited, (int)r->head.pid,
@@ -98,7 +98,8 @@ static void print_late(const struct trace_comm *c, FILE *to)
 		for (int i = 0; i < c->nranks && i < 16; i++)
 			fprintf(to, "  %-6d %10" PRIu64 " %12" PRIu64 " %14.3f %14.6f %14.3f\n",
 				sums[i].rank, sums[i].calls, sums[i].last, ms(sums[i].alone),
-				ms(sums[i].late) / (double)sums[i].calls, ms(sums[i].worst));
+				ms(sums[i].late) / (double)sums[i].calls,
+				ms((double)sums[i].worst));
 		if (c->nranks > 16)
 			fprintf(to, "  ... and %d rank%s with smaller delays\n", c->nranks - 16,
 				tool_s(c->nranks - 16));
@@ -181,7 +182,7 @@ void trace_dump(const struct trace *t, FILE *to)
 			const struct trace_call *c = &r->calls[k];
 
 			trace_call_text(c, text, sizeof(text));
-			fprintf(to, "  %14.3f ms ", ms(c->start - r->calls[0].start));
+			fprintf(to, "  %14.3f ms ", ms((double)(c->start - r->calls[0].start)));
 			if (c->end)
 				fprintf(to, "%12.3f us  ", (double)(c->end - c->start) / 1e3);
 			else

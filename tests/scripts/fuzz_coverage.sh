@@ -34,6 +34,7 @@ lines_of() { # file of the list
 	data=$(find . -name "*$(basename "$file" .c).gcda" -path "*$(dirname "$file")/*" | head -n 1)
 	case $file in # a part of its fuzzer
 	lib/launch/store_pmi.c) data=$(find . -name '*fuzz_store.gcda' | head -n 1) ;;
+	perf/commands/trace_files.c) data=$(find . -name '*fuzz_trace.gcda' | head -n 1) ;;
 	trainer/cluster.c) data=$(find . -name '*fuzz_cluster.gcda' | head -n 1) ;;
 	trainer/checkpoint.c) data=$(find . -name '*fuzz_checkpoint.gcda' | head -n 1) ;;
 	esac

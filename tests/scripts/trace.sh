@@ -43,11 +43,13 @@ point "a ring that is full has the latest calls, without a gap" ring
 damaged() {
 	mkdir "$tmp/damaged" && cp "$tmp"/ring/*.0.tutti "$tmp/damaged" &&
 		head -c 1000 /dev/urandom >"$tmp/damaged/short.tutti" && head -c 524288 /dev/urandom >"$tmp/damaged/noise.tutti" &&
+		cat "$tmp"/ring/*.0.tutti | head -c 524288 >"$tmp/damaged/ranks.tutti" && # of 2^31 - 1 ranks
+		printf '\377\377\377\177' | dd of="$tmp/damaged/ranks.tutti" bs=1 seek=28 conv=notrunc status=none &&
 		mkfifo "$tmp/damaged/pipe.tutti" && timeout 20 perf/tutti trace report "$tmp/damaged" >"$tmp/report" 2>"$tmp/err" &&
-		[ "$(wc -l <"$tmp/err")" = 3 ] &&
+		[ "$(wc -l <"$tmp/err")" = 4 ] && has 'ranks.tutti: not a whole file' "$tmp/err" &&
 		has 'noise.tutti: not a whole file' "$tmp/err" && has '1 of 2 ranks' "$tmp/report"
 }
-point "files of noise and pipes are skipped in words" damaged
+point "files of noise, damaged files and pipes are skipped in words" damaged
 
 # ---- JSON -----------------------------------------------------------------------------------------------------------------
 

@@ -137,3 +137,16 @@ Test(trace, rates_of_a_host_whose_clock_is_ahead_are_those_of_its_calls)
 	cr_expect_float_eq(rate.calls, 10000, 10, "10,000 calls a second, not %g", rate.calls);
 	cr_expect_float_eq(rate.bytes, 40000, 40);
 }
+
+Test(trace, a_rank_alone_delays_nobody)
+{
+	struct trace_call call = { .number = 1, .seq = 1, .start = 1764000000000000000 };
+	struct trace_rank rank = { .calls = &call, .ncalls = 1 };
+	struct trace_comm comm = { &rank, 1 };
+	struct trace_lateness *late = trace_late(&comm);
+
+	cr_assert(late);
+	cr_expect_eq(late->calls, 1);
+	cr_expect_float_eq(late->alone, 0, 0, "a delay of %g ns", late->alone);
+	free(late);
+}
