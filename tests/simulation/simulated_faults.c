@@ -17,6 +17,7 @@ void sim_killed(const struct sim_process *p)
 		return;
 	sim->job->rank[p->number].harmed = true;
 	sim->job->rank[p->number].killed_ns = sim->job->last_kill_ns = sim->now_ns;
+	sim->job->last_fault_ns = sim->now_ns;
 }
 
 static void stop_one(void *arg)
@@ -24,7 +25,7 @@ static void stop_one(void *arg)
 	struct sim_process *p = arg;
 
 	if (!p->stopped)
-		sim->job->rank[p->number].stopped_ns = sim->now_ns;
+		sim->job->rank[p->number].stopped_ns = sim->job->last_fault_ns = sim->now_ns;
 	p->stopped = !p->ended && !p->dead;
 	sim_trace("process %d is stopped", p->number);
 }
@@ -36,6 +37,13 @@ static void continue_one(void *arg)
 	p->stopped = false;
 	sim->job->last_continue_ns = sim->now_ns;
 	sim_trace("process %d continues", p->number);
+}
+
+void sim_stop(void *arg)
+{
+	stop_one(arg);
+	if (sim_random(2))
+		sim_at(sim->now_ns + sim_random_scale(SIM_MS, 60 * SIM_SECOND), continue_one, arg);
 }
 
 bool sim_is_cut(int a, int b)
@@ -116,7 +124,7 @@ static void change_cut(const struct cut *c, bool cut)
 static void cut_now(void *arg)
 {
 	sim->job->cut.side = ((const struct cut *)arg)->side;
-	sim->job->cut.ns = sim->now_ns;
+	sim->job->cut.ns = sim->job->last_fault_ns = sim->now_ns;
 	change_cut(arg, true);
 }
 
@@ -125,10 +133,10 @@ static void repair(void *arg)
 	change_cut(arg, false);
 }
 
-static void plan_cut(uint64_t from_ns, uint64_t most_ns)
+/* At a time */
+static void plan_cut(uint64_t when)
 {
 	struct cut *c = sim_alloc(sizeof(*c));
-	uint64_t when = from_ns + sim_random_scale(SIM_MS, most_ns);
 	uint32_t way = sim_random(4);
 
 	c->side = 1 + sim_random((1u << sim->job->n) - 2);
@@ -166,8 +174,40 @@ static void plan_late_ranks(void)
 		plan_stops(0, 4 * SIM_SECOND);
 }
 
+/* What a compromised rank says is not true, but harms no process. */
+static void plan_corruption(void)
+{
+	struct sim_job *job = sim->job;
+
+	job->rank[sim_random((uint32_t)job->n)].process.corrupts = (uint32_t)sim_random_scale(4,
+											      512);
+	for (int i = 0; i < job->n; i++)
+		job->rank[i].harmed = true;
+}
+
+/* most: of its requests until one fails */
+static void plan_memory(uint64_t most)
+{
+	struct sim_rank *w = &sim->job->rank[sim_random((uint32_t)sim->job->n)];
+
+	w->harmed = true;
+	w->process.fail_at = sim_random_scale(1, most);
+	if (sim_random(2)) { /* buffers and queues */
+		w->process.fail_at = sim_random_scale(1, 64);
+		w->process.fail_from_bytes = sim_random_scale(1024, 65536);
+	}
+	w->lacks_memory = sim_random(3) == 0;
+	if (w->lacks_memory) /* in a later call */
+		w->process.fail_at = 0;
+}
+
 void sim_plan_faults(void)
 {
+	if (sim->job->later) {
+		sim->job->moment = (enum sim_moment)(SIM_OPERATIONS + sim_random(3));
+		sim->job->moment_waits = (int)sim_random((uint32_t)sim->job->n);
+		return;
+	}
 	if (sim_common(0, 0, 7, 8) == 0)
 		plan_late_ranks();
 	switch (sim->job->faults) {
@@ -184,33 +224,73 @@ void sim_plan_faults(void)
 		sim->job->strikes_shrink = sim_random(2);
 		break;
 	case SIM_CUTS:
-		plan_cut(0, 200 * SIM_MS);
+		plan_cut(sim_random_scale(SIM_MS, 200 * SIM_MS));
 		break;
 	case SIM_LOSSES:
 		for (int i = sim_random(3) ? 1 : 3; i; i--)
 			sim_at(sim_random_scale(SIM_MS, 400 * SIM_MS), lose_one, NULL);
 		break;
 	case SIM_CORRUPTION:
-		/* what a compromised rank says is not true, but harms no process */
-		sim->job->rank[sim_random((uint32_t)sim->job->n)].process.corrupts = (uint32_t)
-			sim_random_scale(4, 512);
-		for (int i = 0; i < sim->job->n; i++)
-			sim->job->rank[i].harmed = true;
+		plan_corruption();
 		break;
-	case SIM_MEMORY: {
-		struct sim_rank *w = &sim->job->rank[sim_random((uint32_t)sim->job->n)];
-
-		w->harmed = true;
-		w->process.fail_at = sim_random_scale(1, 2048);
-		if (sim_random(2)) { /* buffers and queues */
-			w->process.fail_at = sim_random_scale(1, 64);
-			w->process.fail_from_bytes = sim_random_scale(1024, 65536);
-		}
-		w->lacks_memory = sim_random(3) == 0;
-		if (w->lacks_memory) /* in a later call */
-			w->process.fail_at = 0;
+	case SIM_MEMORY:
+		plan_memory(2048);
+		break;
+	default:
 		break;
 	}
+}
+
+/* ---- faults that begin later ------------------------------------------------------------------- */
+
+/* A time soon: most faults that are drawn from the start of a schedule on strike its join. */
+static uint64_t soon(void)
+{
+	return sim->now_ns + sim_random_scale(SIM_MS / 64, 16 * SIM_MS);
+}
+
+/* One to all ranks but one are killed, or stopped, each within some hundreds of its next calls. */
+static void plan_at_calls(void)
+{
+	int victims = 1 + (int)sim_random((uint32_t)sim->job->n - 1);
+
+	while (victims--) {
+		struct sim_rank *w = &sim->job->rank[sim_random((uint32_t)sim->job->n)];
+		uint64_t call = w->process.calls + sim_random_scale(1, 1024);
+
+		if (sim->job->faults == SIM_KILLS) {
+			w->process.kill_at = call;
+		} else {
+			w->process.stop_at = call;
+			w->harmed = w->delayed = true;
+		}
+	}
+}
+
+/* A rank begins an operation, a shrink, or its departure: that may be the moment of the faults. */
+void sim_reach(enum sim_moment moment)
+{
+	struct sim_job *job = sim->job;
+
+	if (job->moment != moment || job->moment_waits-- != 0)
+		return;
+	switch (job->faults) {
+	case SIM_KILLS:
+	case SIM_STOPS:
+		plan_at_calls();
+		break;
+	case SIM_CUTS:
+		plan_cut(soon());
+		break;
+	case SIM_LOSSES:
+		sim_at(soon(), lose_one, NULL);
+		break;
+	case SIM_MEMORY:
+		plan_memory(128);
+		break;
+	case SIM_CORRUPTION:
+		plan_corruption();
+		break;
 	default:
 		break;
 	}

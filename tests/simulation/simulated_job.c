@@ -8,6 +8,10 @@
 
 #define MOST_EPOCHS 4
 #define END_NS (900 * SIM_SECOND)
+/* What a process without a communicator keeps for its next one: tables of whole TABLE_BYTES, and some bytes */
+#define TABLE_BYTES 512
+#define SMALL_BYTES 64
+#define KEPT_BYTES 16384
 
 static void leave(struct sim_comm *w)
 {
@@ -16,6 +20,7 @@ static void leave(struct sim_comm *w)
 	uint32_t how = sim_random(3);
 	tuttiResult_t rc;
 
+	sim_reach(SIM_LEAVE);
 	me->leaves = true;
 	sim_depart(w);
 	if (!me->left_ns)
@@ -46,6 +51,7 @@ static tuttiResult_t shrink(struct sim_comm *w)
 	me->shrinks = next.shrinks;
 	me->shrinking = w;
 	me->shrunk_to = 0;
+	sim_reach(SIM_SHRINK);
 	sim_plan_faults_of_shrink();
 	rc = tuttiCommShrink(w->comm, NULL, 0, &next.comm, NULL,
 			     aborts ? TUTTI_SHRINK_ABORT : TUTTI_SHRINK_DEFAULT);
@@ -117,7 +123,7 @@ static void rank_main(void *arg)
 		rc = rc ? rc : sim_run_operations(&w);
 		if (!w.comm)
 			break;
-		if (!rc && sim_common(w.key, 0, 2, 3))
+		if (!rc && sim_common(w.key, 0, 2, 3) && (epoch || sim->job->moment != SIM_SHRINK))
 			break; /* else shrink without a failure */
 		if (sim->job->faults == SIM_KILLS && sim_common(w.key, 0, 3, 4) == 0) {
 			sim_sleep(me, sim->now_ns + SIM_NOTICE_NS);
@@ -135,6 +141,8 @@ static void rank_main(void *arg)
 	if (me->process.ndescriptors || me->process.nthreads != 1)
 		sim_fail("%d descriptors and %d threads are left", me->process.ndescriptors,
 			 me->process.nthreads - 1);
+	if (me->process.held % TABLE_BYTES > SMALL_BYTES || me->process.held > KEPT_BYTES)
+		sim_fail("%lld bytes of memory are left", (long long)me->process.held);
 }
 
 /* ---- a schedule -------------------------------------------------------------------------------- */
@@ -162,6 +170,8 @@ int sim_job(const struct sim_plan *plan)
 	job->seed = plan->seed;
 	job->large = plan->holders || plan->seed % 8 == 5; /* without a draw */
 	job->slow = plan->slow || plan->seed % 16 == 11;
+	job->later = plan->seed % 8 == 1 || plan->seed % 8 == 2;
+	sim->minorities = plan->seed % 16 == 9;
 	/* mostly a tree of one level */
 	job->n = sim_random(24) ? 2 + (int)sim_random(7) : 9 + (int)sim_random(SIM_RANKS - 8);
 	if (job->slow && sim_common(0, 0, 14, 2) == 0)

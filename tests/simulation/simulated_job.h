@@ -24,7 +24,7 @@
  *     that shrink together and were never stopped are in one, whoever is stopped and continues; none of
  *     them had been stopped for long; a rank that continues learns that the others went on
  *
- * and at the end no thread and no descriptor of a process is left, and no freed memory was written.
+ * and at the end no thread, no descriptor and no memory of a process is left, and no freed memory was written.
  */
 #ifndef TEST_SIMULATED_JOB_H
 #define TEST_SIMULATED_JOB_H
@@ -52,6 +52,14 @@ enum sim_faults {
 	SIM_FAULTS
 };
 
+/* When the faults of a schedule begin: with it, or when one of the ranks ... */
+enum sim_moment {
+	SIM_START,
+	SIM_OPERATIONS, /* ... begins its operations */
+	SIM_SHRINK,     /* ... a shrink */
+	SIM_LEAVE,      /* ... to leave */
+};
+
 struct sim_comm;
 
 struct sim_rank {
@@ -64,6 +72,7 @@ struct sim_rank {
 	bool disturbs;     /* fails the others' calls: aborts, or has given up */
 	bool joined, aborted;
 	bool resent;         /* it has sent a message of several frames again */
+	bool unsent;         /* it could not send a message */
 	bool leaves;         /* its last communicator */
 	uint64_t late_ns;    /* it begins to join later by that */
 	bool came, refused;  /* it joins, or did; its join has failed */
@@ -112,8 +121,11 @@ struct sim_job {
 	uint64_t seed;
 	bool large; /* it has holders (control_holders.c) */
 	bool slow;  /* a server takes milliseconds for a handshake, and messages are sent again */
+	bool later; /* faults begin after the join */
 	int n;
 	enum sim_faults faults;
+	enum sim_moment moment;
+	int moment_waits; /* for as many ranks before it */
 	struct sim_rank rank[SIM_RANKS];
 	struct sim_process monitor; /* in some schedules; its number is n */
 	tuttiUniqueId id;
@@ -128,6 +140,8 @@ struct sim_job {
 	bool awaited;               /* it does not any more */
 	uint64_t last_kill_ns;      /* 0: none yet */
 	uint64_t last_continue_ns;  /* of a stopped process */
+	uint64_t last_fault_ns;     /* a kill, a stop or a cut */
+	uint64_t last_data_ns;      /* data moved last, at any rank that waited then */
 	uint64_t last_departure_ns; /* of a rank that others still call */
 	struct {
 		unsigned side; /* hosts of one side, by bits */
@@ -198,6 +212,8 @@ bool sim_is_cut(int a, int b);
 bool sim_any_silent(void);
 
 void sim_plan_faults(void);
+/* A rank begins an operation, a shrink, or to leave. */
+void sim_reach(enum sim_moment moment);
 /* A rank begins to shrink. */
 void sim_plan_faults_of_shrink(void);
 /* A rank begins to split. */

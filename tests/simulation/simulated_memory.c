@@ -176,10 +176,10 @@ static bool out_of_memory(size_t bytes)
 	return true;
 }
 
-/* A process of a crowd holds data, or no more. */
+/* A process holds data, or no more. */
 static void *count(void *data, int sign)
 {
-	struct sim_process *p = sim && sim->hop_ns ? sim->process : NULL;
+	struct sim_process *p = sim ? sim->process : NULL;
 
 	if (!p || !data)
 		return data;

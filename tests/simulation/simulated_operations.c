@@ -121,6 +121,42 @@ static tuttiResult_t exchange(struct sim_comm *w, int index)
 	return rc;
 }
 
+/* Each number of a message after the first two depends on its sender, its own number and its place. */
+static int word_of(int rank, int number, size_t i)
+{
+	return (int)(((unsigned)rank * 31u + (unsigned)number) * 0x9e3779b9u + (unsigned)i);
+}
+
+static void fill(int *data, size_t bytes, int rank, int number)
+{
+	data[0] = rank;
+	data[1] = number;
+	for (size_t i = 2; i < bytes / sizeof(int); i++)
+		data[i] = word_of(rank, number, i);
+}
+
+static void check_content(const int *data, size_t bytes)
+{
+	if (sim->job->faults == SIM_CORRUPTION)
+		return;
+	for (size_t i = 2; i < bytes / sizeof(int); i++)
+		if (data[i] != word_of(data[0], data[1], i)) {
+			sim_fail("message %d of rank %d has another one's number %zu", data[1],
+				 data[0], i);
+			return;
+		}
+}
+
+/* May a message of `from` be missing before a later one? One that its sender could not send, or that a rank without
+ * memory has dropped, or that went with a lost connection. */
+static bool may_be_missing(const struct sim_comm *w, int from)
+{
+	const struct sim_rank *other = &sim->job->rank[w->member[from]],
+			      *me = &sim->job->rank[sim->process->number];
+
+	return sim->job->faults == SIM_CORRUPTION || other->unsent || other->harmed || me->harmed;
+}
+
 /* A message of rank r, in turns: a break does not end a receive, but the others may shrink already. A
  * turn lasts longer when a part of the message has come. */
 static tuttiResult_t receive(struct sim_comm *w, void *data, size_t bytes, int r)
@@ -162,10 +198,10 @@ static tuttiResult_t messages(struct sim_comm *w, int index)
 		for (int r = 0; r < w->n; r++) {
 			if (!is_sent(large, w->rank, r))
 				continue;
-			data[0] = w->rank;
-			data[1] = w->sent[r]++;
+			fill(data, bytes, w->rank, w->sent[r]++);
 			began = sim->now_ns;
 			rc = tuttiMsgSend(data, bytes, r, 5, 0, w->comm);
+			sim->job->rank[sim->process->number].unsent |= rc != tuttiSuccess;
 			/* a time-out begins with each byte that the peer accepts */
 			sim_check_call(w, large ? "large message" : "message", rc, began,
 				       2 * SIM_TIMEOUT_NS + SIM_SLACK_NS);
@@ -179,10 +215,10 @@ static tuttiResult_t messages(struct sim_comm *w, int index)
 				sim_fail("message %d of rank %d did not come", w->received[r], r);
 			if (got)
 				continue;
-			/* one that its sender could not send is missing */
+			check_content(data, bytes);
 			if (sim->job->faults != SIM_CORRUPTION &&
 			    (data[0] != r || data[1] < w->received[r] ||
-			     (data[1] > w->received[r] && !sim_any_harmed())))
+			     (data[1] > w->received[r] && !may_be_missing(w, r))))
 				sim_fail("message %d of rank %d came for message %d of rank %d",
 					 data[1], data[0], w->received[r], r);
 			w->received[r] = data[1] + 1;
@@ -234,6 +270,10 @@ static tuttiResult_t quorum(struct sim_comm *w, int index)
 	for (int r = 0; r < w->n; r++)
 		if (q.mask[0] >> r & 1)
 			expected += value_of(w->member[r], 0);
+	if (sim->job->faults != SIM_CORRUPTION &&
+	    (q.count != __builtin_popcountll(q.mask[0]) || q.mask[0] >> w->n))
+		sim_fail("a quorum of %d has the mask %llx", q.count,
+			 (unsigned long long)q.mask[0]);
 	check_values("quorum allreduce", false, &sum, 1, expected);
 	check_record(&(struct record){ w->key, q.sequence, q.mask[0], sum });
 	return barrier(w, index); /* rank 0, which computes the sum, may not leave before */
@@ -415,6 +455,7 @@ tuttiResult_t sim_run_operations(struct sim_comm *w)
 	for (int i = 0; i < n && !rc; i++) {
 		if (sim_random(4) == 0) /* this rank computes */
 			sim_sleep(sim->job, sim->now_ns + sim_random_scale(1000, 20 * SIM_MS));
+		sim_reach(SIM_OPERATIONS);
 		switch (sim_common(w->key, i, 5, 40)) {
 		case 0:
 			rc = mismatch(w, i);

@@ -106,6 +106,7 @@ static tuttiResult_t send_again(struct repeats *x, int to)
 			break;
 		}
 	}
+	me->unsent |= rc != tuttiSuccess;
 	sim_check_call(w, "repeated message", broken ? tuttiSuccess : rc, began,
 		       MOST_NS + SIM_SLACK_NS);
 	return rc;

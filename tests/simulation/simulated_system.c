@@ -66,7 +66,6 @@ SIM_REPLACE(char *, getenv, const char *name)
 		char value[16];
 	} settings[] = {
 		{ "TUTTI_TRANSPORT", "tcp" },
-		{ "TUTTI_SHRINK", "majority" },
 	};
 	static char host[16];
 
@@ -82,6 +81,8 @@ SIM_REPLACE(char *, getenv, const char *name)
 		return (char *)(uintptr_t)(sim->encrypts ? "on" : "off");
 	if (!strcmp(name, "TUTTI_ALGO"))
 		return (char *)(uintptr_t)sim->algorithm;
+	if (!strcmp(name, "TUTTI_SHRINK"))
+		return (char *)(uintptr_t)(sim->minorities ? "any" : "majority");
 	if (!strcmp(name, "TUTTI_WAIT"))
 		return (char *)(uintptr_t)(sim->yields ? "yield" : "sleep");
 	for (size_t i = 0; i < sizeof(settings) / sizeof(settings[0]); i++)

@@ -373,6 +373,8 @@ void sim_call(void)
 	sim->now_ns += 200 + sim_random(800);
 	if (++p->calls == p->kill_at)
 		sim_at(sim->now_ns, kill_now, p);
+	if (p->calls == p->stop_at)
+		sim_at(sim->now_ns, sim_stop, p);
 	if (sim_random(8) == 0 || sim_next_timer() <= sim->now_ns)
 		sim_switch_out();
 }

@@ -60,14 +60,15 @@ struct sim_process {
 	struct sim_lines variables; /* simulated_memory.c: while they are not in place */
 	uint64_t fail_at; /* memory requests until one fails, 0: none fails; only those ... */
 	size_t fail_from_bytes,
-		fail_to_bytes; /* ... of these sizes (to: exclusive, 0: any), and ... */
-	bool fail_in_threads;  /* ... by other threads than main */
-	uint64_t kill_at;      /* the call in which it is killed, 0: none */
-	uint32_t corrupts;     /* 1 of this number of segments that it sends, 0: none */
+		fail_to_bytes;   /* ... of these sizes (to: exclusive, 0: any), and ... */
+	bool fail_in_threads;    /* ... by other threads than main */
+	uint64_t kill_at;        /* the call in which it is killed, 0: none */
+	uint64_t stop_at;        /* the call in which it is stopped, 0: none */
+	uint32_t corrupts;       /* 1 of this number of segments that it sends, 0: none */
+	int64_t held, held_most; /* bytes of memory */
 	/* of a crowd: */
 	uint64_t sent, received;             /* segments */
 	uint64_t sent_bytes, received_bytes; /* of these */
-	int64_t held, held_most;             /* bytes of memory */
 };
 
 /* ---- simulated_threads.c --------------------------------------------------------------------- */
@@ -78,6 +79,7 @@ struct sim {
 	bool tracing;
 	uint64_t hop_ns;       /* of every message, and calls take no time; 0: both are drawn */
 	bool encrypts;         /* data over tcp: TUTTI_ENCRYPT */
+	bool minorities;       /* may go on: TUTTI_SHRINK */
 	const char *algorithm; /* TUTTI_ALGO */
 	bool yields; /* a rank that waits for data, and does not sleep at once: TUTTI_WAIT */
 	struct sim_threads *threads;
@@ -194,6 +196,8 @@ uint64_t sim_handshake_ns(void);
 unsigned sim_descriptor_limit(void);
 /* The simulation has killed a process. */
 void sim_killed(const struct sim_process *p);
+/* A process comes to its stop_at. arg: the process */
+void sim_stop(void *arg);
 /* Run the schedule of a seed. 0 | 1, with a sentence on stderr */
 int sim_job(const struct sim_plan *plan);
 
