@@ -767,7 +767,7 @@ typedef struct {
  *              tuttiRemoteError      rank 0 died or left. The death of another rank only removes
  *                                    its contribution.
  *              tuttiTimeout          no answer of rank 0 for deadline_ms plus the timeout
- *              tuttiSystemError      memory, descriptors, threads
+ *              tuttiSystemError      memory, descriptors, threads; no memory at rank 0
  *   Thread     as calls     Blocks   NULL stream: until the operation is complete */
 TUTTI_API tuttiResult_t tuttiAllReduceQuorum(const void *sendbuff, void *recvbuff, size_t count,
 					     tuttiDataType_t datatype, tuttiRedOp_t op, int k,

@@ -81,18 +81,22 @@ static void answer(struct tt_am *am, int to, const struct quorum_result *kept, u
 	post(am, to, &head, kept->result);
 }
 
-/* Refuses a contribution. why: TT_OUTCOME_DIFFERS, with rank, bytes and k of the first contribution,
- * or TT_OUTCOME_AHEAD. */
-static void refuse(struct tt_am *am, int to, uint32_t why)
+/* Refuses the contribution h. why: TT_OUTCOME_DIFFERS, with rank, bytes and k of the first contribution,
+ * TT_OUTCOME_AHEAD or TT_OUTCOME_NO_MEMORY. */
+static void refuse(struct tt_am *am, const struct tt_am_header *h, uint32_t why)
 {
 	const struct tt_quorum *q = am->quorum;
 	struct tt_am_header head = { .kind = TT_AM_OUTCOME,
-				     .tag = q->contribution[to].tag,
-				     .version = q->newest + 1,
-				     .call = { why, (uint32_t)q->first.source,
-					       (uint32_t)q->first.bytes, q->first.call[2] } };
+				     .tag = h->tag,
+				     .version = q ? q->newest + 1 : 1,
+				     .call = { why } };
 
-	post(am, to, &head, NULL);
+	if (why == TT_OUTCOME_DIFFERS) {
+		head.call[1] = (uint32_t)q->first.source;
+		head.call[2] = (uint32_t)q->first.bytes;
+		head.call[3] = q->first.call[2];
+	}
+	post(am, h->source, &head, NULL);
 }
 
 static void answer_late(struct tt_am *am, const struct tt_am_header *h)
@@ -323,9 +327,14 @@ uint8_t *tt_quorum_begin(struct tt_am *am, const struct tt_am_header *h)
 {
 	struct tt_quorum *q;
 	struct contribution *c;
+	uint8_t *to;
 
-	if (am->rank || !make_coordinator(am) || !is_valid(h))
+	if (am->rank || !is_valid(h))
 		return NULL; /* no answer: the sender's deadline expires */
+	if (!make_coordinator(am)) {
+		refuse(am, h, TT_OUTCOME_NO_MEMORY);
+		return NULL;
+	}
 	q = am->quorum;
 	c = &q->contribution[h->source];
 	c->tag = h->tag;
@@ -340,17 +349,21 @@ uint8_t *tt_quorum_begin(struct tt_am *am, const struct tt_am_header *h)
 		return NULL;
 	}
 	if (h->version > q->newest + 1 || (q->open && !is_same(&q->first, h))) {
-		refuse(am, h->source,
-		       h->version > q->newest + 1 ? TT_OUTCOME_AHEAD : TT_OUTCOME_DIFFERS);
+		refuse(am, h, h->version > q->newest + 1 ? TT_OUTCOME_AHEAD : TT_OUTCOME_DIFFERS);
 		return NULL;
 	}
 	if (c->received || c->receiving)
 		/* contributed in an earlier call, which timed out */
 		return NULL;
+	to = contribution_buffer(c, h->bytes);
+	if (!to) {
+		refuse(am, h, TT_OUTCOME_NO_MEMORY);
+		return NULL;
+	}
 	if (!q->open)
 		open_operation(am, h);
 	c->result_only = false;
-	return contribution_buffer(c, h->bytes);
+	return to;
 }
 
 void tt_quorum_arrived(struct tt_am *am, const struct tt_am_header *h)

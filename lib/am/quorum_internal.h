@@ -16,7 +16,7 @@
 
 /* call[] of an OUTCOME: [0] tuttiQuorumMine_t, [1] number of contributions, [2], [3] low and high half
  * of the newest number. Refusals: [0] DIFFERS, [1..3] rank, bytes and k of the first contribution; [0]
- * AHEAD: the operation is not open yet */
-enum { TT_OUTCOME_DIFFERS = 16, TT_OUTCOME_AHEAD };
+ * AHEAD: the operation is not open yet; [0] NO_MEMORY: of rank 0 */
+enum { TT_OUTCOME_DIFFERS = 16, TT_OUTCOME_AHEAD, TT_OUTCOME_NO_MEMORY };
 
 #endif

@@ -12,12 +12,17 @@
 
 #define MASK_WORDS (TUTTI_QUORUM_RANKS / 64)
 
-static int differs(tuttiComm_t c, const struct tt_quorum_call *q, const struct tt_am_header *v)
+static int refused(tuttiComm_t c, const struct tt_quorum_call *q, const struct tt_am_header *v)
 {
 	if (v->call[0] == TT_OUTCOME_AHEAD)
 		return tt_fail(
 			TT_USAGE,
 			"rank %d: quorum operation %llu is not open: rank 0 has not completed the one before",
+			c->rank, (unsigned long long)q->number);
+	if (v->call[0] == TT_OUTCOME_NO_MEMORY)
+		return tt_fail(
+			TT_SYSTEM,
+			"rank %d: quorum operation %llu: rank 0, which computes the sum, has no memory for it",
 			c->rank, (unsigned long long)q->number);
 	return tt_fail(
 		TT_USAGE,
@@ -105,7 +110,7 @@ int tt_quorum_run(tuttiComm_t c, struct tt_quorum_call *q)
 	if (!rc)
 		rc = tt_am_recv(c->am, &want, tt_deadline_ns(wait_ms), &outcome);
 	if (!rc && outcome.call[0] >= TT_OUTCOME_DIFFERS)
-		return differs(c, q, &outcome);
+		return refused(c, q, &outcome);
 	if (!rc && outcome.call[0] == tuttiQuorumLate)
 		save_carry(q, false);
 	if (!rc)

@@ -1,8 +1,8 @@
 /*
  * test_failing_calls.c - each system call and allocation of a rank fails at its k-th call
  *
- * A job of some processes runs up to a phase: a join, an allreduce over shm and tcp, messages, a
- * split, a shrink after a death. In that phase one call of one rank, the victim, fails, or all calls
+ * A job of some processes runs up to a phase: a join, an allreduce over shm, tcp and encrypted tcp, messages, a
+ * quorum allreduce, a split, a shrink after a death, the end of a communicator. In that phase one call of one rank, the victim, fails, or all calls
  * of a kind from there on. Every rank ends the phase with success and right values, or with an error
  * in words. Only a rank whose calls all fail may keep the others until their deadline. After
  * tuttiCommDestroy no descriptor, thread, shared memory or (with AddressSanitizer) allocation is
@@ -42,15 +42,29 @@
 #define WINDOW_NS 20000000
 #define WAKEUPS_MOST 200 /* in the window; a spinning thread has some thousands */
 
-enum failing_phase { JOIN, ALLREDUCE_SHM, ALLREDUCE_TCP, MESSAGES, SPLIT, SHRINK, PHASES };
+enum failing_phase {
+	JOIN,
+	ALLREDUCE_SHM,
+	ALLREDUCE_TCP,
+	ALLREDUCE_ENCRYPTED,
+	MESSAGES,
+	QUORUM,
+	SPLIT,
+	SHRINK,
+	LEAVE,
+	PHASES
+};
 
 static const char *const phase_name[PHASES] = {
 	[JOIN] = "join",
 	[ALLREDUCE_SHM] = "allreduce over shm",
 	[ALLREDUCE_TCP] = "allreduce over tcp",
+	[ALLREDUCE_ENCRYPTED] = "allreduce over encrypted tcp",
 	[MESSAGES] = "messages",
+	[QUORUM] = "quorum allreduce",
 	[SPLIT] = "split",
 	[SHRINK] = "shrink",
+	[LEAVE] = "leave",
 };
 
 struct failing_case {
@@ -134,6 +148,32 @@ static int messages(tuttiComm_t comm)
 	return rc;
 }
 
+/* Of all ranks that live: each contributes the bit of its number. */
+static int quorum(tuttiComm_t comm)
+{
+	tuttiQuorum_t q = TUTTI_QUORUM_INITIALIZER;
+	int64_t mine = 1, sum = 0;
+	int n = 0, me = 0, rc;
+
+	tuttiCommCount(comm, &n);
+	tuttiCommUserRank(comm, &me);
+	mine <<= me;
+	rc = tuttiAllReduceQuorum(&mine, &sum, 1, tuttiInt64, tuttiSum, n, 0, comm, NULL, &q);
+	if (!rc &&
+	    (!sum || q.mask[0] != (uint64_t)sum || q.count != __builtin_popcountll(q.mask[0])))
+		rc = WRONG;
+	return rc;
+}
+
+/* The communicator is gone, whatever the result is. */
+static int leave(tuttiComm_t *comm)
+{
+	int rc = tuttiCommFinalize(*comm), ended = tuttiCommDestroy(*comm);
+
+	*comm = NULL;
+	return rc ? rc : ended;
+}
+
 /* A communicator made of comm is used once, and destroyed. */
 static int use(int rc, tuttiComm_t made)
 {
@@ -156,11 +196,16 @@ static int act(const struct failing_case *c, tuttiComm_t *comm, int rank)
 		return tuttiCommInitRankConfig(comm, c->job.n, c->job.id, rank, &config);
 	case ALLREDUCE_SHM:
 	case ALLREDUCE_TCP:
+	case ALLREDUCE_ENCRYPTED:
 		rc = allreduce(*comm, 10);
 		rc = rc ? rc : exchange(*comm);
 		return rc ? rc : allreduce(*comm, LARGE);
 	case MESSAGES:
 		return messages(*comm);
+	case QUORUM:
+		return quorum(*comm);
+	case LEAVE:
+		return leave(comm);
 	case SPLIT:
 		rc = tuttiCommSplit(*comm, rank == 2, rank, &made, NULL);
 		return use(rc, made);
@@ -247,7 +292,10 @@ static int join(struct failing_case *c, int rank, tuttiComm_t *ret_comm)
 	tuttiConfig_t config = TUTTI_CONFIG_INITIALIZER;
 	int rc;
 
-	config.transport = c->phase == ALLREDUCE_TCP ? "tcp" : NULL;
+	config.transport = c->phase == ALLREDUCE_TCP || c->phase == ALLREDUCE_ENCRYPTED ? "tcp"
+											: NULL;
+	if (c->phase == ALLREDUCE_ENCRYPTED)
+		setenv("TUTTI_ENCRYPT", "on", 1);
 	config.timeout_ms = may_wait(c) ? SHORT_MS : DEADLINE_MS;
 	rc = tuttiCommInitRankConfig(ret_comm, c->job.n, c->job.id, rank, &config);
 	if (rc)
@@ -386,9 +434,12 @@ TestSuite(failing_calls, .timeout = 7200);
 FAILING_TESTS(a_join, JOIN)
 FAILING_TESTS(an_allreduce_over_shm, ALLREDUCE_SHM)
 FAILING_TESTS(an_allreduce_over_tcp, ALLREDUCE_TCP)
+FAILING_TESTS(an_allreduce_over_encrypted_tcp, ALLREDUCE_ENCRYPTED)
 FAILING_TESTS(messages, MESSAGES)
+FAILING_TESTS(a_quorum_allreduce, QUORUM)
 FAILING_TESTS(a_split, SPLIT)
 FAILING_TESTS(a_shrink_after_a_death, SHRINK)
+FAILING_TESTS(a_departure, LEAVE)
 
 /* ---- a checkpoint ---------------------------------------------------------------------------- */
 
