@@ -17,6 +17,7 @@
 #define MOST_REASONS 3 /* in one text; the other ranks are counted */
 /* at a deadline: ranks without an answer by then are silent; errors come within a second of it */
 #define ANSWER_NS (TT_SECOND * 3 / 4)
+#define STOPPED_NS TT_SECOND /* as in run/wait.c */
 
 /* ---- silent ranks ---------------------------------------------------------------------------- */
 
@@ -25,7 +26,7 @@ bool tt_status_answers(const struct tt_control *ctl, int rank, uint64_t since_ns
 	return rank == ctl->rank || tt_status_at_ns(ctl, rank) >= since_ns;
 }
 
-static void await_answers(struct tt_control *ctl, uint64_t since_ns, uint64_t deadline_ns)
+static void await_until(struct tt_control *ctl, uint64_t since_ns, uint64_t deadline_ns)
 {
 	int silent;
 
@@ -35,6 +36,17 @@ static void await_answers(struct tt_control *ctl, uint64_t since_ns, uint64_t de
 			silent += !tt_status_answers(ctl, r, since_ns) &&
 				  !tt_set_has(ctl->departed.left, r);
 	} while (silent && !ctl->broken && tt_endpoint_await(ctl->ep, deadline_ns));
+}
+
+/* This process was stopped, too, if it wakes long after the deadline: then answers that have come meanwhile are read. */
+static void await_answers(struct tt_control *ctl, uint64_t since_ns, uint64_t deadline_ns)
+{
+	uint64_t now;
+
+	await_until(ctl, since_ns, deadline_ns);
+	now = tt_now_ns();
+	if (now > deadline_ns + STOPPED_NS)
+		await_until(ctl, since_ns, now + deadline_ns - since_ns);
 }
 
 /* The reason why rank does not answer, from a connection to it or to another rank of its host. */

@@ -21,8 +21,8 @@
 #include "control/frame.h"
 #include "control/unique_id.h"
 
-#define TT_PROTOCOL 13
-#define TT_PROTOCOL_TEXT "13"
+#define TT_PROTOCOL 14
+#define TT_PROTOCOL_TEXT "14"
 #define TT_SERVER 8 /* bytes of a server's public key */
 #define TT_IDENTITY_BYTES (14 + TT_SERVER)
 #define TT_HELLO_BYTES 26
