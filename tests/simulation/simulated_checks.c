@@ -381,7 +381,8 @@ static bool is_one_stopped(const struct sim_comm *w)
 }
 
 /* A rank that was stopped, and others went on without it: it learns of that when it continues, unless they
- * have ended and a stopped rank keeps their floods. */
+ * have ended and a stopped rank keeps their floods, or they ended before, perhaps with the flood behind
+ * messages for which it had no room. */
 static void check_excluded(const struct sim_comm *w, tuttiResult_t rc)
 {
 	const struct sim_job *job = sim->job;
@@ -391,9 +392,11 @@ static void check_excluded(const struct sim_comm *w, tuttiResult_t rc)
 		const struct sim_rank *other = &job->rank[w->member[r]];
 		uint64_t since = other->shrunk_ns > job->last_continue_ns ? other->shrunk_ns
 									  : job->last_continue_ns;
+		bool gone = other->process.ended &&
+			    (is_one_stopped(w) || other->process.ended_ns < job->last_continue_ns);
 
-		if (other->shrinks != me->shrinks || !other->shrunk_to ||
-		    sim->now_ns < since + SIM_SECOND || (other->process.ended && is_one_stopped(w)))
+		if (other->shrinks != me->shrinks || !other->shrunk_to || gone ||
+		    sim->now_ns < since + SIM_SECOND)
 			continue;
 		if (!strstr(tuttiGetLastError(NULL), "went on"))
 			sim_fail("a rank does not know that others went on without it: %s",

@@ -237,6 +237,7 @@ static void enter(void)
 	if (c->process_body) {
 		c->process_body(c->arg);
 		c->process->ended = true;
+		c->process->ended_ns = sim->now_ns;
 	} else {
 		c->result = c->body(c->arg);
 	}

@@ -52,7 +52,7 @@ struct sim_process {
 	bool dead;    /* killed: its threads never run again */
 	bool stopped; /* by SIGSTOP: its threads do not run */
 	bool ended;   /* main returned */
-	uint64_t calls;
+	uint64_t ended_ns, calls;
 	int nthreads, nrunnable, ndescriptors;
 	struct coroutine *threads; /* simulated_threads.c: those that are not freed */
 	int *descriptors,
