@@ -1,7 +1,8 @@
 /*
  * control_authenticate.c - authenticate the servers that a dial has reached, several at a time
  *
- * Called by control_connect.c, in the caller's thread. Something else may listen at an address or
+ * Called by control_connect.c in the caller's thread, and by control_dials.c also in the service thread
+ * and with the endpoint's lock: the functions take no lock. Something else may listen at an address or
  * port of a rank, and answer with nothing, with noise or with a false verdict. So a handshake that
  * is slow does not delay the next one, and only a server that has proved the secret ends a dial.
  */
@@ -166,7 +167,6 @@ static int send_hello(const struct tt_dial_attempt *a, struct tt_authentication 
 	if (tt_tls_send(one->tls, &message, sizeof(message)) != sizeof(message))
 		return tt_fail(TT_REMOTE, "connection lost: %m");
 	one->asked = true;
-	one->until_ns = a->end_ns;
 	return 0;
 }
 
@@ -208,12 +208,12 @@ static int step(struct tt_dial_attempt *a, int i, struct tt_sock_target **ret_to
 	return 0;
 }
 
-/* End the handshakes that have run for too long. The end of the dial is no reason beside that of an
- * earlier round. */
+/* End the handshakes that have run for too long; one that has asked runs until the end of the dial. That
+ * end is no reason beside that of an earlier round. */
 static void expire(struct tt_dial_attempt *a, uint64_t now)
 {
 	for (int i = a->nrunning - 1; i >= 0; i--) {
-		if (now < a->running[i].until_ns)
+		if (now < (a->running[i].asked ? a->end_ns : a->running[i].until_ns))
 			continue;
 		if (now >= a->end_ns && *a->running[i].to->why) {
 			give_up(a, &a->running[i]);

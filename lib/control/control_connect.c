@@ -386,8 +386,7 @@ static void write_hello(const struct tt_control *ctl, struct tt_dial *dial)
 	tt_hello_put(&hello, dial->hello);
 }
 
-int tt_attempt_begin(struct tt_control *ctl, struct tt_dial *dial, uint64_t end_ns,
-		     struct tt_dial_attempt *ret_a)
+int tt_attempt_begin(struct tt_control *ctl, struct tt_dial *dial, struct tt_dial_attempt *ret_a)
 {
 	int rc = 0;
 
@@ -396,7 +395,9 @@ int tt_attempt_begin(struct tt_control *ctl, struct tt_dial *dial, uint64_t end_
 	if (rc)
 		return rc;
 	write_hello(ctl, dial);
-	*ret_a = (struct tt_dial_attempt){ .ep = ctl->ep, .dial = dial, .end_ns = end_ns };
+	*ret_a = (struct tt_dial_attempt){ .ep = ctl->ep,
+					   .dial = dial,
+					   .end_ns = dial->deadline_ns };
 	choose(ctl, dial, ret_a);
 	return 0;
 }
@@ -410,8 +411,6 @@ int tt_attempt_go_on(struct tt_control *ctl, struct tt_dial_attempt *a,
 	*ret_duplex = (struct tt_duplex){ 0 };
 	a->ctl = ctl;
 	a->patience = patience_of(ctl, a->dial);
-	if (a->end_ns < a->patience.deadline_ns)
-		a->end_ns = a->patience.deadline_ns;
 	rc = try_until(a, &to, ret_duplex);
 	if (!rc)
 		note_choice(ctl, a->dial, to);
@@ -421,7 +420,7 @@ int tt_attempt_go_on(struct tt_control *ctl, struct tt_dial_attempt *a,
 int tt_control_connect(struct tt_control *ctl, struct tt_dial *dial, struct tt_duplex *ret_duplex)
 {
 	struct tt_dial_attempt a;
-	int rc = tt_attempt_begin(ctl, dial, dial->deadline_ns, &a);
+	int rc = tt_attempt_begin(ctl, dial, &a);
 
 	if (rc)
 		return rc;

@@ -5,8 +5,8 @@
  * handshakes of all ranks that dial it than a caller may wait. If each dial ended with its caller, the
  * server would work for clients that have gone, and serve none until fewer ranks dial. So a dial whose
  * handshake runs stays with the endpoint: the service thread goes on with the handshake, and the next call
- * finds the connection, or goes on with the dial. A dial ends when the server ends it or answers nothing
- * for TT_DIAL_NS, or with the endpoint.
+ * finds the connection, or goes on with the dial. A dial ends when the server ends it, TT_DIAL_NS after the
+ * latest call's deadline, or with the endpoint.
  */
 #include <stdlib.h>
 
@@ -59,11 +59,11 @@ static struct tt_outstanding_dial *begin(const struct tt_dial *dial)
 	return d;
 }
 
-/* The service thread goes on with it. false: the endpoint closes */
+/* The service thread goes on with the dial. false: the endpoint closes */
 static bool leave(struct tt_control *ctl, struct tt_outstanding_dial *d)
 {
 	struct tt_control_endpoint *ep = ctl->ep;
-	bool closes;
+	bool stays;
 
 	d->dial.stop = NULL;
 	d->attempt.ctl = NULL;
@@ -71,14 +71,14 @@ static bool leave(struct tt_control *ctl, struct tt_outstanding_dial *d)
 	d->left_ns = tt_now_ns();
 	d->due_ns = 0;
 	tt_control_lock(ctl);
-	closes = ep->ended;
-	if (!closes) {
+	stays = !ep->ended;
+	if (stays) {
 		d->next = ep->peers.outstanding;
 		ep->peers.outstanding = d;
 	}
 	tt_control_unlock(ctl);
 	tt_endpoint_wake(ep);
-	return !closes;
+	return stays;
 }
 
 int tt_dials_connect(struct tt_control *ctl, struct tt_dial *dial, struct tt_duplex *ret_duplex)
@@ -96,7 +96,8 @@ int tt_dials_connect(struct tt_control *ctl, struct tt_dial *dial, struct tt_dup
 		return tt_fail(TT_SYSTEM, "rank %d: no memory to connect to rank %d", dial->me,
 			       dial->rank);
 	if (!d->attempt.dial)
-		rc = tt_attempt_begin(ctl, &d->dial, tt_now_ns() + TT_DIAL_NS, &d->attempt);
+		rc = tt_attempt_begin(ctl, &d->dial, &d->attempt);
+	d->attempt.end_ns = dial->deadline_ns + TT_DIAL_NS;
 	if (!rc)
 		rc = tt_attempt_go_on(ctl, &d->attempt, ret_duplex);
 	if (rc != TT_TIMEOUT || !d->attempt.nrunning || !leave(ctl, d))
@@ -143,7 +144,7 @@ static bool go_on(struct tt_control_endpoint *ep, struct tt_outstanding_dial *d,
 
 	if (now < d->due_ns)
 		return false;
-	if (is_needless(ep, d) || now - d->left_ns >= TT_DIAL_NS)
+	if (is_needless(ep, d) || now >= d->attempt.end_ns)
 		return true;
 	d->due_ns = now + tt_poll_interval_ns(d->left_ns, LOOK_NS);
 	if (d->welcomed)

@@ -2,9 +2,10 @@
  * control_message.c - frames of active messages on the connections of the endpoint
  *
  * Called by am. The connections of the tree and the ring carry messages too; a connection to any
- * other rank is made by the first message to it, in the sender's thread, and then serves all
- * communicators. Both ranks of a pair may connect at once: both connections stay, and each rank
- * sends on the one that it could use first, so that frames stay in order.
+ * other rank is made by the first message to it, in the sender's thread, or in the service thread
+ * after the sender's deadline (control_dials.c), and then serves all communicators. Both ranks of a
+ * pair may connect at once: both connections stay, and each rank sends on the one that it could use
+ * first, so that frames stay in order.
  */
 #include "control/control_internal.h"
 

@@ -377,8 +377,9 @@ bool tt_accept_local(struct tt_control_endpoint *ep, const struct tt_hello *h,
 		     const uint8_t key[TT_PUBLIC_KEY], struct tt_pipe *pipe);
 /* ---- control_identity.c ---------------------------------------------------------------------- */
 
-/* The client, not locked: complete a message that has its hello. false: no memory. check: did a
- * server with this key (zeros: any key) sign the verdict on this hello? 1 | 0 | TT_SYSTEM */
+/* The client; any thread, the lock may be held, none is taken: complete a message that has its hello.
+ * false: no memory. check: did a server with this key (zeros: any key) sign the verdict on this hello?
+ * 1 | 0 | TT_SYSTEM */
 bool tt_hello_sign(const struct tt_control_endpoint *ep, struct tt_tls *tls,
 		   struct tt_hello_message *message);
 int tt_verdict_check(const struct tt_control_endpoint *ep, struct tt_tls *tls,
@@ -450,10 +451,9 @@ struct tt_dial {
  * TT_SYSTEM | the code that broke the control */
 int tt_control_connect(struct tt_control *ctl, struct tt_dial *dial, struct tt_duplex *ret_duplex);
 struct tt_dial_attempt;
-/* The parts of tt_control_connect. begin: find the addresses. go_on: until the dial's deadline; its handshakes go
- * on to end_ns at least, and run still where rc is not 0. Returns as tt_control_connect. */
-int tt_attempt_begin(struct tt_control *ctl, struct tt_dial *dial, uint64_t end_ns,
-		     struct tt_dial_attempt *ret_a);
+/* The parts of tt_control_connect. begin: find the addresses; end_ns is the deadline, and may be changed. go_on: until
+ * the deadline; handshakes may run still where rc is not 0. Returns as tt_control_connect. */
+int tt_attempt_begin(struct tt_control *ctl, struct tt_dial *dial, struct tt_dial_attempt *ret_a);
 int tt_attempt_go_on(struct tt_control *ctl, struct tt_dial_attempt *a,
 		     struct tt_duplex *ret_duplex);
 /* Use the connection to a peer that this rank has dialed, for a context; locked. 0 | TT_SYSTEM */
@@ -507,7 +507,7 @@ bool tt_local_connect(struct tt_control *ctl, const struct tt_dial *dial,
 void tt_local_await(struct tt_control *ctl, const struct tt_dial *dial,
 		    const struct tt_patience *patience, uint64_t wait_ns);
 
-/* ---- control_authenticate.c, not locked ------------------------------------------------------ */
+/* ---- control_authenticate.c; any thread, the lock may be held, none is taken ------------------- */
 
 #define TT_CANDIDATES 96 /* addresses times ports */
 #define TT_HANDSHAKES 16 /* at a time */
@@ -515,7 +515,7 @@ void tt_local_await(struct tt_control *ctl, const struct tt_dial *dial,
 struct tt_authentication { /* a connection whose server has not proved the secret yet */
 	struct tt_sock_target *to;
 	struct tt_tls *tls;
-	uint64_t until_ns;
+	uint64_t until_ns;       /* until the hello is sent; then the dial's end_ns holds */
 	bool proved, asked;      /* asked: the hello is sent, the verdict is awaited */
 	enum tt_verdict verdict; /* received, 0: none */
 	bool proved_rank;        /* by the rank's signature, as far as its key is known */
@@ -526,7 +526,7 @@ struct tt_dial_attempt {
 	struct tt_control *ctl; /* of the call that waits; NULL: none */
 	const struct tt_dial *dial;
 	struct tt_patience patience; /* of that call */
-	uint64_t end_ns;             /* of the handshakes */
+	uint64_t end_ns;             /* of the dial: its handshakes end then at the latest */
 	struct tt_sock_target list[TT_CANDIDATES];
 	int n;
 	bool one_listener; /* at all addresses of a port: the rank's network namespace is this one's */
@@ -547,8 +547,8 @@ int tt_authenticate_begin(struct tt_dial_attempt *a, struct tt_sock_target *to, 
 bool tt_authenticate_runs(const struct tt_dial_attempt *a, const struct tt_sock_target *to);
 /* struct tt_patience's stop: is a handshake readable, or the dial over? ctx: the attempt */
 bool tt_authenticate_has_news(void *ctx);
-/* Go on with the handshakes for wait_ns, or until one ends. 0: this one is authenticated |
- * TT_TIMEOUT: none yet | TT_USAGE: the rank has refused this one for good, a->last is its sentence |
+/* Go on with the handshakes for wait_ns, or until one ends. 0: this one is
+ * authenticated | TT_TIMEOUT: none yet | TT_USAGE: the rank has refused this one for good, a->last is its sentence |
  * TT_SYSTEM: no memory */
 int tt_authenticate_await(struct tt_dial_attempt *a, uint64_t wait_ns,
 			  struct tt_sock_target **ret_to, struct tt_tls **ret_tls);
@@ -557,19 +557,20 @@ void tt_authenticate_end(struct tt_dial_attempt *a);
 
 /* ---- control_dials.c --------------------------------------------------------------------------- */
 
-#define TT_DIAL_NS (30 * TT_SECOND) /* of a dial that no call awaits */
+#define TT_DIAL_NS (30 * TT_SECOND) /* of a dial after the deadline of its latest call */
 
 struct tt_outstanding_dial { /* a connection of messages (TT_P_CONTROL), or a question (TT_P_RECORD) */
 	struct tt_outstanding_dial *next;
 	struct tt_dial dial;
 	struct tt_dial_attempt attempt;
 	struct tt_tls *welcomed; /* a holder's answer comes there; NULL: not yet */
-	uint64_t left_ns;        /* the latest caller's deadline */
+	uint64_t left_ns;        /* when the latest caller left it */
 	uint64_t due_ns;         /* of the next look */
 };
 
-/* tt_control_connect, or more of it: where the dial of an earlier call is outstanding, go on with that; at the deadline
- * leave a dial whose server has to answer to the service thread. Not locked */
+/* Connect as tt_control_connect, but go on with the outstanding dial of an earlier call, if any; at the deadline leave a
+ * dial whose server has to answer to the service thread. dial->hello and server_key stay unset. 0, *ret_duplex |
+ * TT_TIMEOUT, maybe with a dial left | else as tt_control_connect. Not locked */
 int tt_dials_connect(struct tt_control *ctl, struct tt_dial *dial, struct tt_duplex *ret_duplex);
 /* Locked. Go on with outstanding dials, returns the next time due (thread: service); end all; bytes of memory */
 uint64_t tt_dials_timers(struct tt_control_endpoint *ep, uint64_t now);

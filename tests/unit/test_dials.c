@@ -20,10 +20,38 @@
 
 enum {
 	BUSY = 1,
+	ASKED,
+	LEAVES,
 	DIALED,
 	CONNECTED,
 	DONE
-}; /* progress: of the server, the client, the server, the client */
+}; /* progress: of the server; the client (3 times); the server; both */
+
+/* ---- calls of the library that the tests delay ------------------------------------------------- */
+
+enum tt_verdict __real_tt_hello_check(const struct tt_control_endpoint *ep, struct tt_tls *tls,
+				      const struct tt_hello *hello,
+				      const struct tt_hello_message *message);
+enum tt_verdict __wrap_tt_hello_check(const struct tt_control_endpoint *ep, struct tt_tls *tls,
+				      const struct tt_hello *hello,
+				      const struct tt_hello_message *message);
+
+/* The service thread of the server does not answer the client's hello before the client is DIALED. */
+static struct control_job *_Atomic delayed; /* NULL: it answers */
+static bool hello_is_answered;              /* locked */
+
+enum tt_verdict __wrap_tt_hello_check(const struct tt_control_endpoint *ep, struct tt_tls *tls,
+				      const struct tt_hello *hello,
+				      const struct tt_hello_message *message)
+{
+	if (delayed && hello->from == CLIENT && hello->purpose == TT_P_CONTROL) {
+		control_job_reached(delayed, CLIENT, DIALED, LIMIT_MS);
+		hello_is_answered = true;
+	}
+	return __real_tt_hello_check(ep, tls, hello, message);
+}
+
+/* ---- the client ------------------------------------------------------------------------------ */
 
 /* Calls end in time; each goes on with the dial of the one before. Returns 1 for a fault. */
 static int dial_in_vain(struct tt_control *ctl)
@@ -135,7 +163,7 @@ static int never_answer(struct control_job *m, int rank, struct tt_control *ctl)
 	wrong = dial_in_vain(ctl);
 	tt_control_lock(ctl);
 	for (struct tt_outstanding_dial *d = ctl->ep->peers.outstanding; d && !dies; d = d->next)
-		d->left_ns -= TT_DIAL_NS;
+		d->attempt.end_ns = tt_now_ns();
 	tt_control_unlock(ctl);
 	if (dies)
 		m->report[CLIENT].progress = DIALED;
@@ -161,26 +189,114 @@ Test(dials, one_to_a_rank_that_does_not_answer_ends_after_a_time_of_its_own, .ti
 	cr_assert_eq(m.report[CLIENT].rc, 0, "%s", m.report[CLIENT].text);
 }
 
-/* ---- the client leaves ----------------------------------------------------------------------- */
+/* ---- the hello waits at the server ----------------------------------------------------------- */
 
-/* The client's progress is set by the test when its process has ended. */
-static int leave_meanwhile(struct control_job *m, int rank, struct tt_control *ctl)
+/* Calls until the hello is sent, and then CALLS more, as if each came later than a handshake may last without a
+ * hello. Returns 1 unless each call extends the dial, and goes on with its handshake. */
+static int ask_in_vain(struct tt_control *ctl)
 {
-	if (rank == SERVER)
-		keep_client_waiting(m, rank, ctl);
-	if (rank == CLIENT)
-		return !control_job_reached(m, SERVER, BUSY, LIMIT_MS) || dial_in_vain(ctl);
-	return !control_job_reached(m, CLIENT, DIALED, LIMIT_MS) || tt_control_broken(ctl);
+	uint64_t until = tt_deadline_ns(LIMIT_MS);
+	atomic_bool stop = false;
+	int wrong = 0, asked = 0;
+
+	while (asked <= CALLS && !wrong && tt_now_ns() < until) {
+		uint64_t deadline_ns = tt_deadline_ns(SHORT_MS);
+		int rc = tt_control_reach_rank(ctl, SERVER, deadline_ns, &stop);
+		struct tt_outstanding_dial *d;
+		bool asks;
+
+		tt_control_lock(ctl);
+		d = ctl->ep->peers.outstanding;
+		asks = d && d->attempt.nrunning && d->attempt.running[0].asked;
+		wrong |= rc != TT_TIMEOUT || (asked && !asks);
+		if (asks) {
+			wrong |= d->attempt.end_ns != deadline_ns + TT_DIAL_NS;
+			d->attempt.running[0].until_ns = tt_now_ns();
+		}
+		tt_control_unlock(ctl);
+		asked += asks;
+	}
+	return wrong || asked <= CALLS;
 }
 
+/* The time of the dial is over. */
+static void end_dials(struct tt_control *ctl)
+{
+	tt_control_lock(ctl);
+	for (struct tt_outstanding_dial *d = ctl->ep->peers.outstanding; d; d = d->next)
+		d->attempt.end_ns = tt_now_ns();
+	tt_control_unlock(ctl);
+}
+
+/* Waits until the hello is answered, and the connection over. Returns 1 if the client is called dead. */
+static int see_end(struct tt_control *ctl)
+{
+	uint64_t until = tt_deadline_ns(LIMIT_MS);
+	bool over = false, dead = false;
+
+	for (; !over && tt_now_ns() < until; sleep_ms(1)) {
+		tt_control_lock(ctl);
+		over = hello_is_answered && !tt_control_is_connected(ctl, CLIENT);
+		for (struct tt_conn *c = ctl->ep->conns; c; c = c->next)
+			over &= c->peer != CLIENT;
+		dead = tt_set_has(ctl->departed.dead, CLIENT);
+		tt_control_unlock(ctl);
+	}
+	return !over || dead || tt_control_broken(ctl);
+}
+
+/* The client's dial ends, or with arg the client: the test has it leave, and sees it end. */
+static int end_meanwhile(struct control_job *m, int rank, struct tt_control *ctl)
+{
+	bool leaves = m->arg;
+	int wrong = 0;
+
+	if (rank == SERVER) {
+		delayed = m;
+		m->report[SERVER].progress = BUSY;
+		wrong = !control_job_reached(m, CLIENT, DIALED, LIMIT_MS) || see_end(ctl);
+		m->report[SERVER].progress = DONE;
+	}
+	if (rank == CLIENT) {
+		wrong = !control_job_reached(m, SERVER, BUSY, LIMIT_MS) || ask_in_vain(ctl);
+		m->report[CLIENT].progress = ASKED;
+		if (leaves)
+			return wrong || !control_job_reached(m, CLIENT, LEAVES, LIMIT_MS);
+		end_dials(ctl);
+		wrong |= !ends(ctl);
+		m->report[CLIENT].progress = DIALED;
+	}
+	return wrong || !control_job_reached(m, SERVER, DONE, LIMIT_MS);
+}
+
+Test(dials, each_call_extends_one_and_a_server_that_reads_its_hello_later_calls_nobody_dead,
+     .timeout = 60)
+{
+	struct control_job m = { .n = RANKS, .body = end_meanwhile };
+
+	control_job_run(&m);
+	for (int r = 0; r < RANKS; r++)
+		cr_assert_eq(m.report[r].rc, 0, "rank %d: %s", r, m.report[r].text);
+}
+
+/* The server does not receive the client's goodbye meanwhile: the others, who would pass it on, are stopped. */
 Test(dials, a_rank_leaves_without_waiting_for_one_and_is_not_called_dead, .timeout = 60)
 {
-	struct control_job m = { .n = RANKS, .body = leave_meanwhile };
+	struct control_job m = { .n = RANKS, .body = end_meanwhile, .arg = &(bool){ true } };
 	siginfo_t info;
 
 	control_job_start(&m);
+	cr_assert(control_job_reached(&m, CLIENT, ASKED, LIMIT_MS));
+	for (int r = 0; r < RANKS; r++)
+		if (r != CLIENT && r != SERVER)
+			control_job_stop(&m, r);
+	m.report[CLIENT].progress = LEAVES;
 	cr_assert_eq(waitid(P_PID, (id_t)m.report[CLIENT].pid, &info, WEXITED | WNOWAIT), 0);
 	m.report[CLIENT].progress = DIALED;
+	control_job_reached(&m, SERVER, DONE, LIMIT_MS);
+	for (int r = 0; r < RANKS; r++)
+		if (r != CLIENT && r != SERVER)
+			kill(m.report[r].pid, SIGCONT);
 	control_job_wait(&m);
 	for (int r = 0; r < RANKS; r++)
 		cr_assert_eq(m.report[r].rc, 0, "rank %d: %s", r, m.report[r].text);
@@ -212,7 +328,7 @@ static bool is_answered(struct tt_control *ctl)
 }
 
 /* Rank 0 is the only holder, and does not answer before the client's call has ended. */
-static int ask_in_vain(struct control_job *m, int rank, struct tt_control *ctl)
+static int ask_holder(struct control_job *m, int rank, struct tt_control *ctl)
 {
 	uint64_t until = tt_deadline_ns(LIMIT_MS);
 	atomic_bool stop = false;
@@ -236,7 +352,7 @@ static int ask_in_vain(struct control_job *m, int rank, struct tt_control *ctl)
 
 Test(dials, the_answer_to_a_question_waits_for_the_next_call, .timeout = 60)
 {
-	struct control_job m = { .n = 40, .body = ask_in_vain };
+	struct control_job m = { .n = 40, .body = ask_holder };
 	struct tt_large before = tt_large;
 
 	tt_large = (struct tt_large){ .above = 1, .holders = { .first = 1, .every = 40 } };
