@@ -547,7 +547,7 @@ int tt_authenticate_begin(struct tt_dial_attempt *a, struct tt_sock_target *to, 
 bool tt_authenticate_runs(const struct tt_dial_attempt *a, const struct tt_sock_target *to);
 /* struct tt_patience's stop: is a handshake readable, or the dial over? ctx: the attempt */
 bool tt_authenticate_has_news(void *ctx);
-/* Go on with the handshakes for wait_ns, or until one ends. 0: this one is
+/* Go on with the handshakes for wait_ns, until one ends, or until the patience's deadline. 0: this one is
  * authenticated | TT_TIMEOUT: none yet | TT_USAGE: the rank has refused this one for good, a->last is its sentence |
  * TT_SYSTEM: no memory */
 int tt_authenticate_await(struct tt_dial_attempt *a, uint64_t wait_ns,

@@ -2,6 +2,7 @@
  * test_dials.c - outstanding dials: a call connects to a rank, and its deadline comes before the answer
  */
 #include <criterion/criterion.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
@@ -27,14 +28,27 @@ enum {
 	DONE
 }; /* progress: of the server; the client (3 times); the server; both */
 
-/* ---- calls of the library that the tests delay ------------------------------------------------- */
+/* ---- calls of the library that the tests count or delay ---------------------------------------- */
 
+int __real_poll(struct pollfd *pfds, nfds_t n, int wait_ms);
+int __wrap_poll(struct pollfd *pfds, nfds_t n, int wait_ms);
 enum tt_verdict __real_tt_hello_check(const struct tt_control_endpoint *ep, struct tt_tls *tls,
 				      const struct tt_hello *hello,
 				      const struct tt_hello_message *message);
 enum tt_verdict __wrap_tt_hello_check(const struct tt_control_endpoint *ep, struct tt_tls *tls,
 				      const struct tt_hello *hello,
 				      const struct tt_hello_message *message);
+
+/* of this thread: polls in which nothing happened */
+static _Thread_local int waited_ms;
+
+int __wrap_poll(struct pollfd *pfds, nfds_t n, int wait_ms)
+{
+	int rc = __real_poll(pfds, n, wait_ms);
+
+	waited_ms += rc ? 0 : wait_ms;
+	return rc;
+}
 
 /* The service thread of the server does not answer the client's hello before the client is DIALED. */
 static struct control_job *_Atomic delayed; /* NULL: it answers */
@@ -184,6 +198,35 @@ Test(dials, one_to_a_rank_that_dies_ends, .timeout = 60)
 Test(dials, one_to_a_rank_that_does_not_answer_ends_after_a_time_of_its_own, .timeout = 60)
 {
 	struct control_job m = { .n = RANKS, .body = never_answer, .arg = &(bool){ false } };
+
+	control_job_run(&m);
+	cr_assert_eq(m.report[CLIENT].rc, 0, "%s", m.report[CLIENT].text);
+}
+
+/* ---- a call's deadline ----------------------------------------------------------------------- */
+
+static int wait_once(struct control_job *m, int rank, struct tt_control *ctl)
+{
+	atomic_bool stop = false;
+	int wrong = 0;
+
+	if (rank == SERVER)
+		keep_client_waiting(m, rank, ctl);
+	if (rank == CLIENT && control_job_reached(m, SERVER, BUSY, LIMIT_MS)) {
+		waited_ms = 0;
+		wrong = tt_control_reach_rank(ctl, SERVER, tt_deadline_ns(SHORT_MS), &stop) !=
+				TT_TIMEOUT ||
+			waited_ms > SHORT_MS + 1;
+		snprintf(m->report[CLIENT].text, sizeof(m->report[CLIENT].text),
+			 "polls waited %d ms", waited_ms);
+		m->report[CLIENT].progress = DIALED;
+	}
+	return wrong || !control_job_reached(m, CLIENT, DIALED, LIMIT_MS);
+}
+
+Test(dials, a_call_does_not_wait_for_a_handshake_beyond_its_deadline, .timeout = 60)
+{
+	struct control_job m = { .n = RANKS, .body = wait_once };
 
 	control_job_run(&m);
 	cr_assert_eq(m.report[CLIENT].rc, 0, "%s", m.report[CLIENT].text);
