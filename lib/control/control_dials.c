@@ -59,7 +59,19 @@ static struct tt_outstanding_dial *begin(const struct tt_dial *dial)
 	return d;
 }
 
-/* The service thread goes on with the dial. false: the endpoint closes */
+/* Of questions the first ones stay, since they are answered first; more end with their calls. Locked */
+static bool may_leave(const struct tt_control_endpoint *ep, const struct tt_outstanding_dial *d)
+{
+	int questions = 0;
+
+	if (ep->ended || d->dial.purpose != TT_P_RECORD)
+		return !ep->ended;
+	for (const struct tt_outstanding_dial *o = ep->peers.outstanding; o; o = o->next)
+		questions += o->dial.purpose == TT_P_RECORD;
+	return questions < TT_QUESTIONS;
+}
+
+/* The service thread goes on with the dial. false: the endpoint closes, or has left enough questions */
 static bool leave(struct tt_control *ctl, struct tt_outstanding_dial *d)
 {
 	struct tt_control_endpoint *ep = ctl->ep;
@@ -71,7 +83,7 @@ static bool leave(struct tt_control *ctl, struct tt_outstanding_dial *d)
 	d->left_ns = tt_now_ns();
 	d->due_ns = 0;
 	tt_control_lock(ctl);
-	stays = !ep->ended;
+	stays = may_leave(ep, d);
 	if (stays) {
 		d->next = ep->peers.outstanding;
 		ep->peers.outstanding = d;
@@ -187,6 +199,6 @@ size_t tt_dials_memory(const struct tt_control_endpoint *ep)
 	size_t bytes = 0;
 
 	for (const struct tt_outstanding_dial *d = ep->peers.outstanding; d; d = d->next)
-		bytes += sizeof(*d);
+		bytes += sizeof(*d) + (size_t)(d->attempt.nrunning + !!d->welcomed) * TT_TLS_BYTES;
 	return bytes;
 }

@@ -558,6 +558,7 @@ void tt_authenticate_end(struct tt_dial_attempt *a);
 /* ---- control_dials.c --------------------------------------------------------------------------- */
 
 #define TT_DIAL_NS (30 * TT_SECOND) /* of a dial after the deadline of its latest call */
+#define TT_QUESTIONS 16             /* of an endpoint that are outstanding at a time */
 
 struct tt_outstanding_dial { /* a connection of messages (TT_P_CONTROL), or a question (TT_P_RECORD) */
 	struct tt_outstanding_dial *next;

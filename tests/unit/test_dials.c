@@ -404,3 +404,49 @@ Test(dials, the_answer_to_a_question_waits_for_the_next_call, .timeout = 60)
 	for (int r = 0; r < m.n; r++)
 		cr_assert_eq(m.report[r].rc, 0, "rank %d: %s", r, m.report[r].text);
 }
+
+/* Each unknown rank is asked for once, in vain: the questions stay up to the limit. */
+static int ask_for_many(struct control_job *m, int rank, struct tt_control *ctl)
+{
+	int descriptors = count_descriptors(), wrong = 0, n = 0, asked = 0;
+	atomic_bool stop = false;
+
+	if (rank == 0)
+		keep_client_waiting(m, rank, ctl);
+	if (rank == CLIENT && control_job_reached(m, 0, BUSY, LIMIT_MS)) {
+		for (int far = CLIENT + 1; far < m->n; far++) {
+			if (is_known(ctl, far) || is_connected(ctl, far))
+				continue;
+			asked++;
+			wrong |= tt_control_reach_rank(ctl, far, tt_deadline_ns(SHORT_MS), &stop) !=
+				 TT_TIMEOUT;
+		}
+		tt_control_lock(ctl);
+		for (struct tt_outstanding_dial *d = ctl->ep->peers.outstanding; d; d = d->next)
+			n++;
+		wrong |= asked <= TT_QUESTIONS || !n || n > TT_QUESTIONS ||
+			 count_descriptors() > descriptors + n ||
+			 tt_dials_memory(ctl->ep) < (size_t)n * TT_TLS_BYTES;
+		tt_control_unlock(ctl);
+		snprintf(m->report[CLIENT].text, sizeof(m->report[CLIENT].text),
+			 "%d questions, %d outstanding", asked, n);
+		m->report[CLIENT].progress = DIALED;
+		for (int far = CLIENT + 1; far < m->n; far++)
+			wrong |= tt_control_reach_rank(ctl, far, tt_deadline_ns(LIMIT_MS), &stop);
+		wrong |= !ends(ctl);
+		m->report[CLIENT].progress = DONE;
+	}
+	return wrong || !control_job_reached(m, CLIENT, DONE, LIMIT_MS);
+}
+
+Test(dials, sixteen_questions_stay_and_all_ranks_are_found_later, .timeout = 60)
+{
+	struct control_job m = { .n = 40, .body = ask_for_many };
+	struct tt_large before = tt_large;
+
+	tt_large = (struct tt_large){ .above = 1, .holders = { .first = 1, .every = 40 } };
+	control_job_run(&m);
+	tt_large = before;
+	for (int r = 0; r < m.n; r++)
+		cr_assert_eq(m.report[r].rc, 0, "rank %d: %s", r, m.report[r].text);
+}
