@@ -134,6 +134,7 @@ size_t tt_control_memory(struct tt_control *ctl)
 	if (ctl == ep->controls) { /* the oldest one answers for the endpoint */
 		bytes += sizeof(*ep) + TT_SET_BYTES(ep->npeers) + ep->early_bytes +
 			 tt_sparse_memory(&ep->peers.best_address) +
+			 tt_sparse_memory(&ep->early_of) +
 			 tt_directory_memory(&ep->peers.directory) + tt_dials_memory(ep);
 		for (const struct tt_conn *c = ep->conns; c; c = c->next)
 			bytes += sizeof(*c) + c->in_room + c->out.room +

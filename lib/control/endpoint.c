@@ -7,6 +7,7 @@
  * before this rank has made that control. They are kept while a split or shrink is in progress.
  */
 #include <errno.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,7 +17,8 @@
 
 #include "control/control_internal.h"
 
-/* bytes of early frames of one connection: a rank that was shrunk away fills no room of the others */
+/* bytes of early frames of one peer, over all its connections: a rank that was shrunk away fills no room of the
+ * others */
 #define EARLY_MOST (4u << 20)
 
 struct tt_early {
@@ -48,7 +50,8 @@ int tt_endpoint_make(int peer, int npeers, struct tt_control_endpoint **ret_ep)
 	ep->auth.key = tt_key_alloc();
 	ep->peers.dialed = tt_set_make(npeers);
 	if (!tt_directory_make(&ep->peers.directory, npeers) || !ep->auth.key ||
-	    !tt_sparse_make(&ep->peers.best_address, npeers) || !ep->peers.dialed)
+	    !tt_sparse_make(&ep->peers.best_address, npeers) || !ep->peers.dialed ||
+	    !tt_sparse_make(&ep->early_of, npeers))
 		rc = tt_fail(TT_SYSTEM, "rank %d: no memory for %d ranks", peer, npeers);
 	if (rc)
 		tt_endpoint_free(ep);
@@ -96,8 +99,9 @@ static void drop_early(struct tt_control_endpoint *ep)
 	}
 	ep->early = NULL;
 	ep->early_bytes = 0;
-	for (struct tt_conn *conn = ep->conns; conn; conn = conn->next)
-		conn->early_bytes = 0;
+	for (int i = tt_sparse_next(&ep->early_of, 0); i < INT_MAX;
+	     i = tt_sparse_next(&ep->early_of, i + 1))
+		tt_sparse_set(&ep->early_of, i, NULL);
 }
 
 void tt_endpoint_free(struct tt_control_endpoint *ep)
@@ -122,6 +126,7 @@ void tt_endpoint_free(struct tt_control_endpoint *ep)
 	tt_identity_free(&ep->auth.identity);
 	tt_directory_free(&ep->peers.directory);
 	tt_sparse_free(&ep->peers.best_address);
+	tt_sparse_free(&ep->early_of);
 	free(ep->peers.dialed);
 	free(ep->index.more);
 	free(ep);
@@ -163,24 +168,30 @@ struct tt_control *tt_endpoint_find(const struct tt_control_endpoint *ep, uint64
 	return ctl;
 }
 
+static size_t early_of(const struct tt_control_endpoint *ep, int peer)
+{
+	return (size_t)tt_sparse_get(&ep->early_of, peer);
+}
+
 /* Without memory the connection ends. false: too many bytes */
 static bool keep_early(struct tt_control_endpoint *ep, struct tt_conn *conn,
 		       const struct tt_frame_head *head, const uint8_t *data)
 {
 	const size_t bytes = sizeof(struct tt_early) + head->bytes;
+	const size_t sum = early_of(ep, conn->peer) + bytes;
 	struct tt_early *e;
 
-	if (conn->early_bytes + bytes > EARLY_MOST)
+	if (sum > EARLY_MOST)
 		return false;
 	e = malloc(bytes);
-	if (!e) {
+	if (!e || !tt_sparse_set(&ep->early_of, conn->peer, (void *)sum)) {
+		free(e);
 		tt_conn_no_memory(ep, conn);
 		return true;
 	}
 	*e = (struct tt_early){ .peer = conn->peer, .head = *head };
 	memcpy(e->data, data, head->bytes);
 	ep->early_bytes += bytes;
-	conn->early_bytes += bytes;
 	*(ep->early ? &ep->early_last->next : &ep->early) = e;
 	ep->early_last = e;
 	return true;
@@ -243,8 +254,7 @@ void tt_endpoint_enter(struct tt_control_endpoint *ep, struct tt_control *ctl)
 		}
 		*at = e->next;
 		ep->early_bytes -= bytes;
-		if (conn && conn->early_bytes >= bytes) /* else of an earlier connection */
-			conn->early_bytes -= bytes;
+		tt_sparse_set(&ep->early_of, e->peer, (void *)(early_of(ep, e->peer) - bytes));
 		if (conn && !tt_control_frame(ctl, conn, e->head.kind, e->data, e->head.bytes))
 			tt_conn_malformed(ep, conn);
 		free(e);

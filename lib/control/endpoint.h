@@ -112,7 +112,6 @@ struct tt_conn {
 	size_t out_sent;      /* bytes that it has */
 	unsigned turn;        /* of the controls, to send messages */
 	size_t burst;         /* bytes of messages since the service thread was here */
-	size_t early_bytes;   /* of its frames among ep->early */
 	bool writing;         /* epoll watches for room */
 	bool closing;         /* shut down once `out` is empty */
 	/* of the registration: the client's */
@@ -223,6 +222,7 @@ struct tt_control_endpoint {
 	struct tt_early *early;      /* frames of controls that are not made yet, oldest first */
 	struct tt_early *early_last; /* of them; undefined: none */
 	size_t early_bytes;
+	struct tt_sparse early_of; /* their bytes by peer, as a pointer */
 };
 
 /* ---- endpoint.c ------------------------------------------------------------------------------ */

@@ -323,6 +323,42 @@ Test(endpoint, frames_of_unknown_controls_are_bounded, .timeout = 60)
 	tt_control_free(f.ctl);
 }
 
+/* A peer that ends a connection and makes another one, or has two, gets no more room for frames. */
+Test(endpoint, frames_of_unknown_controls_are_counted_over_all_connections_of_a_peer, .timeout = 60)
+{
+	struct tt_frame_head head = { TT_F_GATHER_UP, 77, 3u << 20 };
+	struct fixture f = make(1);
+	struct tt_tls *first = connect_peer(&f, 9), *second;
+	struct tt_control *child;
+	struct tt_rank_map map;
+	struct tt_conn *conn = f.ep->conns;
+	uint8_t *data = calloc(1, head.bytes);
+
+	tt_endpoint_forming(f.ep, true);
+	cr_assert(tt_endpoint_frame(f.ep, conn, &head, data));
+	second = connect_peer(&f, 9);
+	cr_expect_not(tt_endpoint_frame(f.ep, conn->next, &head, data), "a second connection");
+	tt_tls_close(first);
+	serve(&f);
+	cr_assert(f.ep->conns && !f.ep->conns->next, "the first connection has ended");
+	cr_expect_not(tt_endpoint_frame(f.ep, f.ep->conns, &head, data), "a later connection");
+	head.context = 78;
+	head.bytes = 512 << 10; /* fits once beside the first frame */
+	cr_assert(tt_endpoint_frame(f.ep, f.ep->conns, &head, data));
+	cr_assert(tt_rank_map_make(&map, (int[]){ 9, 1, 10 }, 3, N));
+	cr_assert_eq(tt_control_make_child(f.ctl, 78, 1, &map, &child), 0);
+	head.context = 79;
+	cr_expect(tt_endpoint_frame(f.ep, f.ep->conns, &head, data), "the control took its frame");
+	cr_expect_not(tt_endpoint_frame(f.ep, f.ep->conns, &head, data));
+	tt_endpoint_forming(f.ep, false);
+	cr_expect_eq(f.ep->early_bytes, 0);
+	free(data);
+	tt_rank_map_free(&map);
+	tt_control_free(child);
+	tt_tls_close(second);
+	tt_control_free(f.ctl);
+}
+
 /* Those of one control are given to it; those of another one stay, in their order. */
 Test(endpoint, frames_of_several_later_controls_are_kept_apart, .timeout = 60)
 {
@@ -346,7 +382,6 @@ Test(endpoint, frames_of_several_later_controls_are_kept_apart, .timeout = 60)
 		cr_expect(tt_set_has(child[i]->departed.dead, 0));
 	}
 	cr_expect_eq(f.ep->early_bytes, 0);
-	cr_expect_eq(tt_conn_from(f.ep, 9)->early_bytes, 0);
 	tt_rank_map_free(&map);
 	for (int i = 0; i < 3; i++)
 		tt_control_free(child[i]);
