@@ -8,6 +8,7 @@
  * counted.
  */
 #include <criterion/criterion.h>
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -319,6 +320,103 @@ static int sent_from_body(const struct tt_world *world, void *arg)
 Test(verbs_zcopy, memory_that_is_only_sent_from_cannot_be_written_by_a_peer, .timeout = 60)
 {
 	both(sent_from_body);
+}
+
+/* A table of this thread whose reg_mr refuses memory on one port, or only remote writes to it */
+static _Thread_local const struct tt_verbs_table *real;
+static _Thread_local const struct tt_verbs_pd *refused_pd;
+static _Thread_local bool refuses_writes, refuses_all;
+
+static struct tt_verbs_mr *refuse(struct tt_verbs_pd *pd, void *at, size_t bytes, int access)
+{
+	if (pd == refused_pd &&
+	    (refuses_all || (refuses_writes && access & TT_VERBS_REMOTE_WRITE))) {
+		errno = ENOMEM;
+		return NULL;
+	}
+	return real->reg_mr(pd, at, bytes, access);
+}
+
+static bool get(struct zcopy_side *s, int rail, bool arrives, struct tt_verbs_region **ret_r)
+{
+	uint32_t lkey, rkey;
+
+	*ret_r = tt_verbs_region_get(s->ep, &s->ep->rail[rail], s->memory, BYTES, arrives, &lkey,
+				     &rkey);
+	return *ret_r != NULL;
+}
+
+/* Memory that is sent from and received into at once has two registrations, within the limit. */
+static int in_place_body(const struct tt_world *world, void *arg)
+{
+	const size_t room = SLOTS * BYTES + 5000; /* of one registration, and not of two */
+	struct tt_verbs_region *sent, *received;
+	struct zcopy_side s;
+	size_t one;
+
+	(void)arg;
+	EXPECT(!open_side(&s, world));
+	EXPECT(get(&s, 0, false, &sent));
+	one = s.ep->cache.bytes;
+	s.ep->cache.most_bytes = room;
+	EXPECT(one >= SLOTS * BYTES && one <= room);
+	EXPECT(!get(&s, 0, true, &received) && s.ep->cache.bytes == one);
+	s.ep->cache.most_bytes = 2 * room;
+	EXPECT(get(&s, 0, true, &received) && received == sent && s.ep->cache.bytes == 2 * one);
+	tt_verbs_region_put(s.ep, sent);
+	tt_verbs_region_put(s.ep, received);
+	EXPECT(tt_memory_free(s.memory) == 0 && s.ep->cache.bytes == 0);
+	EXPECT(tt_memory_alloc(SLOTS * BYTES, (void **)&s.memory) == 0);
+	s.ep->cache.most_bytes = room; /* one after the other: the second replaces the first */
+	EXPECT(get(&s, 0, false, &sent));
+	tt_verbs_region_put(s.ep, sent);
+	EXPECT(get(&s, 0, true, &received) && s.ep->cache.bytes == one);
+	tt_verbs_region_put(s.ep, received);
+	return close_side(&s, world);
+}
+
+Test(verbs_zcopy, both_registrations_of_memory_count, .timeout = 60)
+{
+	both(in_place_body);
+}
+
+/* An HCA that refuses remote writes to memory still sends from there, and the other HCA takes both. */
+static int refused_body(const struct tt_world *world, void *arg)
+{
+	struct tt_verbs_region *r;
+	struct tt_verbs_table table;
+	struct zcopy_side s;
+	size_t one;
+
+	(void)arg;
+	EXPECT(!open_side(&s, world) && s.ep->nrails == 2);
+	real = s.ep->ib;
+	table = *real;
+	table.reg_mr = refuse;
+	refused_pd = s.ep->rail[0].pd;
+	s.ep->ib = &table;
+	for (int again = 0; again < 2; again++) {
+		refuses_writes = !again; /* what was refused once is not tried again */
+		EXPECT(!get(&s, 0, true, &r) && get(&s, 0, false, &r));
+		tt_verbs_region_put(s.ep, r);
+		one = s.ep->cache.bytes;
+		EXPECT(one >= SLOTS * BYTES && one <= SLOTS * BYTES + 5000);
+	}
+	refuses_all = true;
+	EXPECT(get(&s, 1, true, &r) && s.ep->cache.bytes == 2 * one);
+	tt_verbs_region_put(s.ep, r);
+	EXPECT(tt_memory_free(s.memory) == 0 && s.ep->cache.bytes == 0);
+	EXPECT(tt_memory_alloc(SLOTS * BYTES, (void **)&s.memory) == 0);
+	EXPECT(!get(&s, 0, false, &r) && s.ep->cache.bytes == 0);
+	s.ep->ib = real;
+	refuses_all = false;
+	return close_side(&s, world);
+}
+
+Test(verbs_zcopy, an_hca_that_refuses_memory_refuses_one_right_on_one_port, .timeout = 60)
+{
+	setenv("TUTTI_TEST_VERBS_HCAS", "2", 1);
+	both(refused_body);
 }
 
 /* New memory at the same address in each round. The fake knows keys of deregistered

@@ -9,9 +9,9 @@
  *
  * The cache of an endpoint is a set of ranges (mem/intervals.h) and an LRU list. An entry counts
  * the messages that use it. The least recently used idle entries are dropped when the cache exceeds
- * TUTTI_IB_REGISTRATIONS entries or TUTTI_IB_REGISTERED_MB. A range that an HCA refused stays as an
- * entry without keys, so it is refused once. Locks: the lock of mem/registered.h, then the cache's;
- * a hit takes only the latter.
+ * TUTTI_IB_REGISTRATIONS entries or TUTTI_IB_REGISTERED_MB, which counts each registration. An entry
+ * notes what an HCA refused, so it is refused once. Locks: the lock of mem/registered.h, then the
+ * cache's; a hit takes only the latter.
  *
  * Device memory is registered by the dma-buf descriptor of its pages (gpu/dmabuf.h). A caller may
  * free it unnoticed, against the contract, and another allocation may get the address. So each call
@@ -35,7 +35,8 @@ struct tt_verbs_region {
 	uint64_t id;     /* id of the allocation, once registered or refused */
 	/* by rail: to send from; to receive into, too. Peers can write to the latter alone. */
 	struct tt_verbs_mr *mr[TT_VERBS_RAILS][2];
-	bool refused, gone;
+	bool refused[TT_VERBS_RAILS][2];
+	bool gone;
 	int uses;
 	struct tt_verbs_region *newer, *older;
 };
@@ -56,20 +57,27 @@ static void link_newest(struct tt_verbs_rcache *c, struct tt_verbs_region *r)
 
 static size_t size_of(const struct tt_verbs_region *r)
 {
-	return r->refused ? 0 : r->range.end - r->range.start;
+	return r->range.end - r->range.start;
+}
+
+static void end_keys(struct tt_verbs_ep *ep, const struct tt_verbs_region *r,
+		     struct tt_verbs_mr **mr)
+{
+	if (!*mr)
+		return;
+	ep->ib->dereg_mr(*mr);
+	ep->cache.bytes -= size_of(r);
+	*mr = NULL;
 }
 
 /* End the keys of an entry; its last user frees it. */
 static void drop(struct tt_verbs_ep *ep, struct tt_verbs_region *r)
 {
 	for (int i = 0; i < TT_VERBS_RAILS * 2; i++)
-		if (r->mr[i / 2][i % 2])
-			ep->ib->dereg_mr(r->mr[i / 2][i % 2]);
-	memset(r->mr, 0, sizeof(r->mr));
+		end_keys(ep, r, &r->mr[i / 2][i % 2]);
 	tt_intervals_remove(&ep->cache.ranges, &r->range);
 	unlink_region(&ep->cache, r);
 	ep->cache.count--;
-	ep->cache.bytes -= size_of(r);
 	r->gone = true;
 	if (!r->uses)
 		free(r);
@@ -114,19 +122,19 @@ void tt_verbs_rcache_close(struct tt_verbs_ep *ep)
 
 /* ---- use ------------------------------------------------------------------------------------- */
 
-/* Make room for an entry of bytes. False: the other entries are in use, or bytes exceed the
- * limit. */
-static bool make_room(struct tt_verbs_ep *ep, size_t bytes)
+/* Make room for new entries (0 or 1) and for a registration of bytes. False: the other entries are in
+ * use, or bytes exceed the limit. */
+static bool make_room(struct tt_verbs_ep *ep, int entries, size_t bytes)
 {
 	struct tt_verbs_rcache *c = &ep->cache;
 	struct tt_verbs_region *r = c->oldest, *newer;
 
-	for (; r && (c->count >= c->most || bytes > c->most_bytes - c->bytes); r = newer) {
+	for (; r && (c->count + entries > c->most || bytes > c->most_bytes - c->bytes); r = newer) {
 		newer = r->newer;
 		if (!r->uses)
 			drop(ep, r);
 	}
-	return c->count < c->most && bytes <= c->most_bytes - c->bytes;
+	return c->count + entries <= c->most && bytes <= c->most_bytes - c->bytes;
 }
 
 /* Add a range to the cache, under both locks; a rail registers it at its first use. */
@@ -137,7 +145,7 @@ static void add(void *arg, const struct tt_registered *l)
 	size_t bytes = l->range.end - l->range.start;
 
 	pthread_mutex_lock(&ep->cache.lock);
-	r = bytes <= ep->cache.most_bytes && make_room(ep, bytes) ? calloc(1, sizeof(*r)) : NULL;
+	r = bytes <= ep->cache.most_bytes && make_room(ep, 1, bytes) ? calloc(1, sizeof(*r)) : NULL;
 	if (r) {
 		r->range.start = l->range.start;
 		r->range.end = l->range.end;
@@ -146,7 +154,6 @@ static void add(void *arg, const struct tt_registered *l)
 		tt_intervals_add(&ep->cache.ranges, &r->range);
 		link_newest(&ep->cache, r);
 		ep->cache.count++;
-		ep->cache.bytes += bytes;
 	}
 	pthread_mutex_unlock(&ep->cache.lock);
 }
@@ -194,41 +201,64 @@ static int make_keys(struct tt_verbs_ep *ep, struct tt_verbs_region *r, struct t
 				 access, ret_mr);
 }
 
-/* Keys to send from: also those of a region into which messages arrive. NULL: none */
-static struct tt_verbs_mr *keys_of(const struct tt_verbs_ep *ep, const struct tt_verbs_region *r,
-				   const struct tt_verbs_rail *rail, bool arrives)
-{
-	struct tt_verbs_mr *const *mr = r->mr[rail - ep->rail];
-
-	return arrives || mr[true] ? mr[true] : mr[false];
-}
-
-static bool has_keys(struct tt_verbs_ep *ep, struct tt_verbs_region *r, struct tt_verbs_rail *rail,
+/* Register the region on a rail, within the limits. false: no room now, or refused for good */
+static bool add_keys(struct tt_verbs_ep *ep, struct tt_verbs_region *r, struct tt_verbs_rail *rail,
 		     bool arrives)
 {
-	if (tt_likely(keys_of(ep, r, rail, arrives) != NULL))
+	struct tt_verbs_mr **mr = r->mr[rail - ep->rail];
+	bool *refused = &r->refused[rail - ep->rail][arrives], room;
+
+	if (*refused)
+		return false;
+	if (!r->uses) /* the new keys serve sends, too */
+		end_keys(ep, r, &mr[false]);
+	r->uses++; /* make_room must not drop it */
+	room = make_room(ep, 0, size_of(r));
+	r->uses--;
+	if (!room)
+		return false;
+	if (!make_keys(ep, r, rail, arrives, &mr[arrives])) {
+		ep->cache.bytes += size_of(r);
 		return true;
-	if (r->refused || !make_keys(ep, r, rail, arrives, &r->mr[rail - ep->rail][arrives]))
-		return !r->refused;
-	tt_log(TT_LOG_INFO, "%s; messages from there are copied", tt_error_text());
+	}
+	tt_log(TT_LOG_INFO, "%s; messages %s there are copied", tt_error_text(),
+	       arrives ? "to" : "from");
 	tt_error_clear();
-	ep->cache.bytes -= size_of(r);
-	r->refused = true;
+	*refused = true;
 	return false;
 }
 
-/* The entry that holds the range, with keys of the rail; counted as used. */
-static struct tt_verbs_region *find(struct tt_verbs_ep *ep, struct tt_verbs_rail *rail,
-				    uintptr_t start, size_t bytes, bool arrives, bool *ret_known)
+/* The keys of a region on a rail. Those of a region into which messages arrive serve sends, too. NULL: none */
+static const struct tt_verbs_mr *keys_of(struct tt_verbs_ep *ep, struct tt_verbs_region *r,
+					 struct tt_verbs_rail *rail, bool arrives)
 {
+	struct tt_verbs_mr *const *mr = r->mr[rail - ep->rail];
+
+	if (tt_likely(mr[true] != NULL))
+		return mr[true];
+	if (!mr[arrives] && !add_keys(ep, r, rail, arrives))
+		return NULL;
+	return mr[arrives];
+}
+
+/* The entry that holds the range, counted as used, and its keys of the rail, which are of one registration:
+ * another thread may add one once the lock is free. */
+static struct tt_verbs_region *find(struct tt_verbs_ep *ep, struct tt_verbs_rail *rail,
+				    uintptr_t start, size_t bytes, bool arrives, bool *ret_known,
+				    uint32_t *ret_lkey, uint32_t *ret_rkey)
+{
+	const struct tt_verbs_mr *mr;
 	struct tt_verbs_region *r;
 
 	pthread_mutex_lock(&ep->cache.lock);
 	r = (struct tt_verbs_region *)tt_intervals_holding(ep->cache.ranges, start, start + bytes);
 	*ret_known = r != NULL;
-	if (r && !has_keys(ep, r, rail, arrives))
+	mr = r ? keys_of(ep, r, rail, arrives) : NULL;
+	if (!mr)
 		r = NULL;
 	if (r) {
+		*ret_lkey = mr->lkey;
+		*ret_rkey = mr->rkey;
 		r->uses++;
 		if (r->newer) {
 			unlink_region(&ep->cache, r);
@@ -248,13 +278,9 @@ struct tt_verbs_region *tt_verbs_region_get(struct tt_verbs_ep *ep, struct tt_ve
 
 	if (ep->cache.most == 0)
 		return NULL;
-	r = find(ep, rail, (uintptr_t)p, bytes, arrives, &known);
+	r = find(ep, rail, (uintptr_t)p, bytes, arrives, &known, ret_lkey, ret_rkey);
 	if (!r && !known && tt_registered_find(p, bytes, add, ep))
-		r = find(ep, rail, (uintptr_t)p, bytes, arrives, &known);
-	if (!r)
-		return NULL;
-	*ret_lkey = keys_of(ep, r, rail, arrives)->lkey;
-	*ret_rkey = keys_of(ep, r, rail, arrives)->rkey;
+		r = find(ep, rail, (uintptr_t)p, bytes, arrives, &known, ret_lkey, ret_rkey);
 	return r;
 }
 
