@@ -303,8 +303,9 @@ int tt_secret_check(const char *secret)
 	return tt_fail(
 		TT_USAGE,
 		"the secret can be guessed: it has %zu characters, %zu different, and ranks on other hosts need "
-		"128 random bits; make a secret with `openssl rand -hex 16`",
-		length, different);
+		"128 random bits: %zu characters of its kind, 8 different; make a secret with "
+		"`openssl rand -hex 16`",
+		length, different, need);
 }
 
 int tt_id_at(const struct tt_root_endpoint *root, const char *secret, tuttiUniqueId *ret_id)

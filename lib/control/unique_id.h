@@ -31,8 +31,8 @@ struct tt_root_endpoint {
 	struct tt_address addresses[TT_ADDRESSES];
 	int naddresses;
 };
-/* Does the user's secret have 128 bits, as far as its text shows: 22 characters, 32 of hexadecimal
- * digits, 39 of decimal ones, with 8 different characters? 0 | TT_USAGE */
+/* Does the user's secret have 128 bits, as far as its text shows: 22 characters, more of a smaller alphabet
+ * (32 of hexadecimal digits, 39 of decimal ones), with 8 different ones? 0 | TT_USAGE */
 int tt_secret_check(const char *secret);
 /* Mixes the user's secret into that of an id, whose own secret others may have read. 0 | TT_SYSTEM,
  * TT_ARG: not an id */

@@ -238,6 +238,9 @@ Test(unique_id, a_secret_that_can_be_guessed_is_refused_between_hosts, .timeout 
 		cr_expect_eq(tt_id_from_root("192.0.2.1:29500", weak[i], &id), TT_USAGE, "%s",
 			     weak[i]);
 		cr_expect(strstr(tt_error_text(), "openssl rand -hex 16"), "%s", tt_error_text());
+		cr_expect(i != 4 || strstr(tt_error_text(), "has 32 characters, 1 different, and"));
+		cr_expect(i != 4 || strstr(tt_error_text(), ": 39 characters of its kind"), "%s",
+			  tt_error_text());
 	}
 	for (size_t i = 0; i < sizeof(strong) / sizeof(strong[0]); i++)
 		cr_expect_eq(tt_id_from_root("192.0.2.1:29500", strong[i], &id), 0, "%s",
