@@ -205,10 +205,9 @@ int tt_control_agree(struct tt_control *ctl, int code, const char *what, struct 
 
 /* Data sockets for transports (struct tt_world), with mutual authentication like every connection.
  * The lower rank of a pair dials, which begins to connect and returns: 0 | TT_SYSTEM. Both ranks
- * then call take: 1 a socket, which the caller owns, and its keys, known to these two ranks alone
- * (ret_keys NULL: not wanted) | 0 not connected yet | < 0 broken, or the dial has failed or passed
- * its deadline. once: a later socket of the same channel is a new one, not the sign that the network
- * has lost this one. */
+ * then call take: 1 a socket, which the caller owns, and its keys, known to these two ranks alone |
+ * 0 not connected yet | < 0 broken, or the dial has failed or passed its deadline. once: a later
+ * socket of the same channel is a new one, not the sign that the network has lost this one. */
 int tt_control_dial(struct tt_control *ctl, int peer, int channel, uint64_t deadline_ns);
 int tt_control_take(struct tt_control *ctl, int peer, int channel, bool once, int *ret_fd,
 		    struct tt_data_keys *ret_keys);

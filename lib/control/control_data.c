@@ -290,8 +290,7 @@ int tt_control_take(struct tt_control *ctl, int peer, int channel, bool once, in
 	for (int i = 0; i < TT_DIALERS && !dials; i++)
 		join_thread(&ctl->dialer.thread[i]);
 	tt_sock_set_blocking(*ret_fd, true);
-	if (ret_keys)
-		*ret_keys = keys;
+	*ret_keys = keys;
 	OPENSSL_cleanse(&keys, sizeof(keys));
 	return 1;
 }

@@ -57,13 +57,14 @@ static void connect_unauthenticated(int port)
 static int dial_around(struct control_job *m, int rank, struct tt_control *ctl)
 {
 	int next = (rank + 1) % m->n, before = (rank + m->n - 1) % m->n, fd, rc = 0;
+	struct tt_data_keys keys;
 
 	for (int direction = 0; direction < 2; direction++) {
 		int peer = direction ? before : next;
 
 		if (rank < peer)
 			rc |= tt_control_dial(ctl, peer, 0, tt_deadline_ns(20000));
-		while (!(rc |= tt_control_take(ctl, peer, 0, false, &fd, NULL)))
+		while (!(rc |= tt_control_take(ctl, peer, 0, false, &fd, &keys)))
 			sleep_ms(1);
 		rc = rc < 0;
 		if (!rc)

@@ -142,10 +142,8 @@ static int take(void *ctx, int peer, int channel, int *ret_fd, struct tt_data_ke
 		return TT_REMOTE;
 	*ret_fd = r->fds[peer * r->h->nchannels + channel];
 	r->fds[peer * r->h->nchannels + channel] = -1;
-	if (ret_keys) {
-		make_key(me, peer, channel, ret_keys->send);
-		make_key(peer, me, channel, ret_keys->recv);
-	}
+	make_key(me, peer, channel, ret_keys->send);
+	make_key(peer, me, channel, ret_keys->recv);
 	return 1;
 }
 

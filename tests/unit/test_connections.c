@@ -165,6 +165,7 @@ static bool await_wakes(const atomic_int *woken, int n)
 static int wake_when_connected(struct control_job *m, int rank, struct tt_control *ctl)
 {
 	atomic_int woken = 0;
+	struct tt_data_keys keys;
 	int fd, wrong = 0;
 
 	(void)m;
@@ -173,11 +174,11 @@ static int wake_when_connected(struct control_job *m, int rank, struct tt_contro
 		wrong += tt_control_dial(ctl, 1, 0, tt_deadline_ns(HOLD_MS)) != 0;
 	if (rank < 2) {
 		wrong += !await_wakes(&woken, 1) ||
-			 tt_control_take(ctl, 1 - rank, 0, false, &fd, NULL) != 1 || close(fd);
+			 tt_control_take(ctl, 1 - rank, 0, false, &fd, &keys) != 1 || close(fd);
 	}
 	if (rank == 0)
 		wrong += tt_control_dial(ctl, 2, 0, tt_now_ns() - 1) || !await_wakes(&woken, 2) ||
-			 tt_control_take(ctl, 2, 0, false, &fd, NULL) != TT_TIMEOUT;
+			 tt_control_take(ctl, 2, 0, false, &fd, &keys) != TT_TIMEOUT;
 	tt_control_unobserve(ctl, &wakes, &woken);
 	return wrong;
 }
@@ -195,6 +196,7 @@ Test(connections, a_data_socket_wakes_both_ranks, .timeout = 60)
 static int dial_a_stopped_rank(struct control_job *m, int rank, struct tt_control *ctl)
 {
 	uint64_t before = tt_now_ns();
+	struct tt_data_keys keys;
 	int fd, rc;
 
 	atomic_store(&m->report[rank].progress, 1);
@@ -208,7 +210,7 @@ static int dial_a_stopped_rank(struct control_job *m, int rank, struct tt_contro
 	}
 	rc = tt_control_dial(ctl, 1, 0, tt_deadline_ns(HOLD_MS));
 	if (!rc)
-		rc = await_data_socket(ctl, 1, 0, &fd, NULL);
+		rc = await_data_socket(ctl, 1, 0, &fd, &keys);
 	snprintf(m->report[rank].text, sizeof(m->report[rank].text), "%s", tt_error_text());
 	m->report[rank].took_ms = (tt_now_ns() - before) / 1000000;
 	return rc == TT_REMOTE ? 0 : 1;
@@ -241,6 +243,7 @@ Test(connections, a_dial_ends_when_the_job_breaks, .timeout = 60)
 /* Rank 1 is stopped. Rank 0 dials it first, and then rank 2. */
 static int dial_past_a_stopped_rank(struct control_job *m, int rank, struct tt_control *ctl)
 {
+	struct tt_data_keys keys;
 	int fd, rc;
 
 	atomic_store(&m->report[rank].progress, 1);
@@ -250,7 +253,7 @@ static int dial_past_a_stopped_rank(struct control_job *m, int rank, struct tt_c
 	if (rank == 0 && (tt_control_dial(ctl, 1, 0, tt_deadline_ns(10 * HOLD_MS)) ||
 			  tt_control_dial(ctl, 2, 0, tt_deadline_ns(10 * HOLD_MS))))
 		return 1;
-	rc = await_data_socket(ctl, 2 - rank, 0, &fd, NULL);
+	rc = await_data_socket(ctl, 2 - rank, 0, &fd, &keys);
 	if (!rc)
 		close(fd);
 	snprintf(m->report[rank].text, sizeof(m->report[rank].text), "connected");
@@ -277,6 +280,7 @@ Test(connections, a_dial_does_not_wait_for_another, .timeout = 60)
 /* Rank 1 listens no more, and breaks the job a moment later. */
 static int dial_a_closed_listener(struct control_job *m, int rank, struct tt_control *ctl)
 {
+	struct tt_data_keys keys;
 	int fd, rc;
 
 	if (rank == 1) {
@@ -291,7 +295,7 @@ static int dial_a_closed_listener(struct control_job *m, int rank, struct tt_con
 	rc = tt_control_dial(ctl, 1, 0, tt_deadline_ns(HOLD_MS));
 	atomic_store(&m->report[0].progress, 1);
 	if (!rc)
-		rc = await_data_socket(ctl, 1, 0, &fd, NULL);
+		rc = await_data_socket(ctl, 1, 0, &fd, &keys);
 	snprintf(m->report[0].text, sizeof(m->report[0].text), "%s", tt_error_text());
 	return rc == TT_REMOTE ? 0 : 1;
 }
@@ -392,6 +396,7 @@ Test(connections, one_made_while_the_other_side_leaves_ends_without_a_death, .ti
 /* Rank 1 is stopped and rank 2 is not: the dial of rank 1 fails at its deadline, and stays failed. */
 static int dial_until_the_deadline(struct control_job *m, int rank, struct tt_control *ctl)
 {
+	struct tt_data_keys keys;
 	int fd, rc;
 
 	atomic_store(&m->report[rank].progress, 1);
@@ -399,14 +404,14 @@ static int dial_until_the_deadline(struct control_job *m, int rank, struct tt_co
 		sleep_ms(HOLD_MS);
 	control_job_reached(m, 1, 2, HOLD_MS);
 	if (rank == 2)
-		return await_data_socket(ctl, 0, 0, &fd, NULL);
+		return await_data_socket(ctl, 0, 0, &fd, &keys);
 	rc = tt_control_dial(ctl, 2, 0, tt_deadline_ns(HOLD_MS));
-	if (rc || await_data_socket(ctl, 2, 0, &fd, NULL) ||
+	if (rc || await_data_socket(ctl, 2, 0, &fd, &keys) ||
 	    tt_control_dial(ctl, 1, 0, tt_deadline_ns(300)))
 		return 100;
-	rc = await_data_socket(ctl, 1, 0, &fd, NULL);
+	rc = await_data_socket(ctl, 1, 0, &fd, &keys);
 	snprintf(m->report[rank].text, sizeof(m->report[rank].text), "%s", tt_error_text());
-	return rc == TT_TIMEOUT && tt_control_take(ctl, 1, 0, false, &fd, NULL) == rc ? 0 : 1;
+	return rc == TT_TIMEOUT && tt_control_take(ctl, 1, 0, false, &fd, &keys) == rc ? 0 : 1;
 }
 
 Test(connections, a_dial_that_fails_names_the_rank_and_its_addresses, .timeout = 60)
@@ -422,12 +427,13 @@ Test(connections, a_dial_that_fails_names_the_rank_and_its_addresses, .timeout =
 /* Rank 0 dials when the time is over, as on an overloaded host. */
 static int dial_too_late(struct control_job *m, int rank, struct tt_control *ctl)
 {
+	struct tt_data_keys keys;
 	int fd, rc;
 
 	if (rank == 0 && tt_control_dial(ctl, 1, 0, tt_now_ns() - 1))
 		return 100;
 	if (rank == 0) {
-		rc = await_data_socket(ctl, 1, 0, &fd, NULL);
+		rc = await_data_socket(ctl, 1, 0, &fd, &keys);
 		snprintf(m->report[0].text, sizeof(m->report[0].text), "%s", tt_error_text());
 		atomic_store(&m->report[0].progress, 2);
 		return rc == TT_TIMEOUT ? 0 : 1;
