@@ -375,7 +375,8 @@ TUTTI_API tuttiResult_t tuttiCommMemStats(tuttiComm_t comm, tuttiCommMemStat_t s
 					  uint64_t *value);
 
 /* tuttiCommDescribe - write one line: the algorithm, transport and tile size of a call, and
- * "encrypted" if this rank sends or receives encrypted data in it
+ * "encrypted" if this rank sends or receives encrypted data in it; of a peer to which it is not
+ * connected yet, by what the ranks say of their hosts
  *   collective name such as "allreduce"
  *   count      elements per rank, as in the call; op has no influence
  *   text       [bytes] always ends with NUL

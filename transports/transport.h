@@ -85,7 +85,7 @@ static inline int tt_world_host(const struct tt_world *w, int rank)
 }
 
 /* Are bytes over sockets to peer encrypted, by what the ranks say of their hosts? Both sides give the same
- * answer. A socket that leaves the host is, anyway. */
+ * answer. With `auto` those of a socket that leaves the host are, anyway (tt_sock_is_inside_host). */
 static inline bool tt_world_encrypts(const struct tt_world *w, int peer)
 {
 	return w->encrypt == TT_ENCRYPT_ON || (w->encrypt == TT_ENCRYPT_AUTO &&
@@ -213,6 +213,10 @@ struct tt_transport {
 	 * The peer calls connect for its side independently, at any time. Blocks: no.
 	 * Returns 0 | TT_SYSTEM, TT_REMOTE. */
 	int (*connect)(struct tt_endpoint *ep, int peer, int channel, struct tt_link **ret_link);
+
+	/* Optional (tcp): are bytes to and from the peer encrypted? As its connected links are; before there is one,
+	 * by what the ranks say of their hosts. */
+	bool (*encrypts)(const struct tt_endpoint *ep, int peer);
 
 	/* Continue to connect. 1: the link is connected (the operations below may be called) | 0:
 	 * not yet, call again; a doze does not end for it | < 0. The caller polls every link that

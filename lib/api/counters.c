@@ -95,7 +95,7 @@ static int describe(tuttiComm_t comm, const struct tt_request *r, char *text, si
 	plan = row->cached->plan;
 	name_transports(row, transports, sizeof(transports));
 	for (uint32_t i = 0; i < plan->npeers; i++)
-		encrypted |= tt_path_encrypts(comm, row->path, plan->peers[i]);
+		encrypted |= tt_path_encrypts(row->path, plan->peers[i]);
 	snprintf(text, bytes, "algorithm %s transport %s tile_bytes %zu%s", plan->algorithm,
 		 transports[0] ? transports + 1 : "self", comm->paths.world.message_bytes,
 		 encrypted ? " encrypted" : "");

@@ -85,8 +85,9 @@ int tt_sock_listen(int port, int *ret_fd, int *ret_port);
 int tt_sock_among(const struct tt_ports *ports, int (*make)(int port, int *ret_fd, int *ret_port),
 		  int *ret_fd, int *ret_port);
 
-/* Does a connected socket lead to an address of this network namespace? Both ends have the same answer: it
- * leads to the address that it comes from. false also: it is not connected any more */
+/* Does a connected socket stay inside the host: does it lead to the address that it comes from? Both ends have
+ * the same answer, unless the host translates addresses of its own connections. false also: it is not connected
+ * any more */
 bool tt_sock_is_inside_host(int fd);
 
 /* unpace: sets congestion control without pacing on a new socket, before it connects or listens.

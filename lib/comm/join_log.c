@@ -32,10 +32,11 @@ static bool is_reached(const void *ctx, int rank)
 
 	return rank != p->c->rank && tt_path_via(p->path, rank) == p->ep &&
 	       (p->path == p->c->paths.path || tt_path_via(p->c->paths.path, rank) != p->ep) &&
-	       tt_path_encrypts(p->c, p->path, rank) == p->encrypted;
+	       tt_path_encrypts(p->path, rank) == p->encrypted;
 }
 
-/* "; rank 1 by shm; ranks 2 to 7 by tcp, encrypted" */
+/* "; rank 1 by shm; ranks 2 to 7 by tcp, encrypted": by what the ranks say of their hosts, since no link is
+ * connected yet */
 static void list_peers(tuttiComm_t c, const struct tt_path *path, char *text, size_t bytes)
 {
 	size_t have = 0;

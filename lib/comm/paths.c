@@ -348,9 +348,11 @@ static void note_transports(struct tt_path *path)
 	}
 }
 
-bool tt_path_encrypts(tuttiComm_t c, const struct tt_path *path, int peer)
+bool tt_path_encrypts(const struct tt_path *path, int peer)
 {
-	return tt_path_via(path, peer)->t == &tt_tcp && tt_world_encrypts(&c->paths.world, peer);
+	const struct tt_endpoint *ep = tt_path_via(path, peer);
+
+	return ep->t->encrypts && ep->t->encrypts(ep, peer);
 }
 
 static void summarize_paths(tuttiComm_t c)
@@ -365,7 +367,7 @@ static void summarize_paths(tuttiComm_t c)
 		       tt_path_via(&path[0], peer) != tt_path_via(&path[c->paths.npaths - 1], peer)
 			       ? " or tcp"
 			       : "",
-		       tt_path_encrypts(c, path, peer) ? ", encrypted" : "");
+		       tt_path_encrypts(path, peer) ? ", encrypted" : "");
 	c->wait.spins = path[0].spins;
 	c->paths.slots = find_slots(c);
 	for (int i = 0; i < c->paths.nep && !c->paths.notes; i++)

@@ -28,8 +28,8 @@ int tt_paths_unreached(tuttiComm_t comm, int rank, const struct tt_path_facts *f
 /* With the facts of all ranks: settles the transports, checks that every rank is reachable, and adds the NIC path if
  * NICs connect all hosts. 0 | TT_USAGE, TT_REMOTE, the same on all ranks */
 int tt_paths_agree(tuttiComm_t comm, const struct tt_parts *all);
-/* Is the data of this pair encrypted on this path? */
-bool tt_path_encrypts(tuttiComm_t comm, const struct tt_path *path, int peer);
+/* Is the data to and from peer encrypted on this path? As tt_transport.encrypts says */
+bool tt_path_encrypts(const struct tt_path *path, int peer);
 void tt_paths_close(tuttiComm_t comm);
 
 #endif

@@ -291,6 +291,22 @@ Test(encryption, data_is_readable_on_the_wire_only_where_it_is_not_encrypted, .t
 	free(wire);
 }
 
+/* A host that translates addresses of its own connections may make one side encrypt and the other not: the first
+ * message is an error on its receiver, whichever side that is. */
+Test(encryption, sides_that_decide_differently_end_with_an_error, .timeout = 60)
+{
+	uint8_t *wire = malloc(WIRE_BYTES);
+	size_t bytes = record(TT_ENCRYPT_OFF, true, wire);
+
+	cr_expect_eq(present(TT_ENCRYPT_ON, wire, bytes), ALTERED);
+	bytes = record(TT_ENCRYPT_ON, true, wire);
+	cr_expect_not(contains_marker(wire, bytes));
+	cr_expect_eq(present(TT_ENCRYPT_OFF, wire, bytes), LOST);
+	cr_expect(strstr(tt_error_text(), "rank 1: rank 0 sent bytes that are not a message"), "%s",
+		  tt_error_text());
+	free(wire);
+}
+
 /* A connection from one IPv4 address of this host to another; fds: the client's socket, the server's */
 static void connect_tcp(uint32_t from, uint32_t to, int ret_fds[2])
 {
@@ -308,7 +324,7 @@ static void connect_tcp(uint32_t from, uint32_t to, int ret_fds[2])
 	close(listener);
 }
 
-/* Is the link of two ranks that say to be on one host encrypted, on both sides? */
+/* Is the link of two ranks that claim to be on one host encrypted, on both sides, as the transport says? */
 static bool link_is_encrypted(int encrypt, uint32_t from, uint32_t to)
 {
 	bool encrypted[2];
@@ -320,6 +336,7 @@ static bool link_is_encrypted(int encrypt, uint32_t from, uint32_t to)
 
 		open_end_with(&e, rank, encrypt, true, fds[rank]);
 		encrypted[rank] = ((struct tt_tcp_link *)e.link)->sealed != NULL;
+		cr_assert_eq(tt_tcp.encrypts(e.ep, 1 - rank), encrypted[rank]);
 		tt_tcp.close(e.ep);
 	}
 	cr_assert_eq(encrypted[0], encrypted[1], "the sides differ");

@@ -195,11 +195,22 @@ static int tcp_connect(struct tt_endpoint *base, int peer, int channel, struct t
 }
 
 /* auto: what ranks say of their hosts may be false, by TUTTI_HOST_ID, or because a virtual machine and its clone
- * seem to be one. Bytes that leave this host are encrypted. */
-static bool encrypts(const struct tt_world *w, int peer, int fd)
+ * seem to be one. Bytes that leave this host are encrypted. Where an address translation inside the host
+ * makes the ends decide differently, the first message is an error on its receiver. */
+static bool seals(const struct tt_world *w, int peer, int fd)
 {
 	return tt_world_encrypts(w, peer) ||
 	       (w->encrypt == TT_ENCRYPT_AUTO && !tt_sock_is_inside_host(fd));
+}
+
+static bool tcp_encrypts(const struct tt_endpoint *base, int peer)
+{
+	const struct tcp_ep *ep = (const struct tcp_ep *)base;
+	bool sealed = tt_world_encrypts(base->world, peer);
+
+	for (int i = 0; i < ep->nlinks && !sealed; i++)
+		sealed = ep->links[i]->base.peer == peer && ep->links[i]->sealed;
+	return sealed;
 }
 
 static int tcp_ready(struct tt_link *base)
@@ -215,7 +226,7 @@ static int tcp_ready(struct tt_link *base)
 	rc = w->take(w->ctx, base->peer, base->channel, &fd, &keys);
 	if (rc <= 0)
 		return rc;
-	rc = encrypts(w, base->peer, fd) ? tt_tcp_sealed_make(l, &keys) : 0;
+	rc = seals(w, base->peer, fd) ? tt_tcp_sealed_make(l, &keys) : 0;
 	OPENSSL_cleanse(&keys, sizeof(keys));
 	if (rc) {
 		close(fd);
@@ -415,6 +426,7 @@ const struct tt_transport tt_tcp = {
 	.reaches = tcp_reaches,
 	.alike = tcp_alike,
 	.connect = tcp_connect,
+	.encrypts = tcp_encrypts,
 	.ready = tcp_ready,
 	.post = tcp_post,
 	.peek = tcp_peek,
