@@ -10,7 +10,7 @@ parameters=25450
 train() { run 90 "${net[@]}" "$@"; }
 bytes() { echo $((24 + $1 * (16 + 7 * 8))); }    # STEPS: a header, and 7 hashes of each step
 has() { [ "$(stat -c %s "$out/$1")" = "$(bytes "$2")" ]; }    # FILE STEPS
-dies() { is died 1 && grep -q "^step $1  1 of " "$out/log"; }    # STEP: the first one of the survivors
+dies() { is died "${2-1}" && grep -q "^step $1  ${2-1} of " "$out/log"; }    # STEP [RANKS]: the survivors' first step, the dead
 same() { [ "$status" = 0 ] && cmp "$out/$1" "$out/whole"; }
 train --np 2 --hashes "$out/whole"
 
@@ -36,6 +36,11 @@ train --np 3 --hashes "$out/shrunk" --on-failure shrink --kill 0@12.75 --metrics
 claim "rank 0 dies between the last evaluation and its record: another rank writes the result" dies 13
 claim "... the record" same shrunk
 claim "... and the metrics" grep -qE "^12,.*,0\.[0-9]+,[0-9.]+$" "$out/csv"
+train --np 3 --hashes "$out/shrunk" --on-failure shrink --kill 0@12.75,2@12.75
+claim "rank 2 dies, too, which may break the wait for rank 0 while rank 0 is alive: rank 1 writes the result" dies 13 2
+claim "... and the record" same shrunk
+train --np 3 --hashes "$out/shrunk" --on-failure shrink --kill 2@12.75
+claim "rank 2 dies alone at the end: rank 0 writes the record, and nobody goes on" eval 'is died 0 && same shrunk'
 train --np 2 --save "$out/ck.7" --save-every 7 --kill 0@7.75 --hashes "$out/shrunk"
 claim "rank 0 dies between the checkpoint of step 7 and the record of this step" eval '[ $status = 1 ] && has shrunk 6'
 train --resume "$out/ck.7" --hashes "$out/shrunk"

@@ -4,8 +4,11 @@
 #include "trainer/strategy/strategy.h"
 
 #include <inttypes.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
+
+#define NO_TAG INT_MAX /* of no message */
 
 bool train_is_recoverable(tuttiComm_t comm)
 {
@@ -84,6 +87,9 @@ int train_await_rank0(struct train_rank *t)
 
 	if (!rc || t->rank == 0)
 		return TRAIN_OK;
+	/* The barrier may fail before rank 0's death is known, or for another death while rank 0 lives and writes. Rank 0
+	 * sends no message with this tag, so the call ends when rank 0 has left or died. */
+	tuttiMsgProbe(0, NO_TAG, -1, t->comm, NULL);
 	tuttiCommRankState(t->comm, 0, &state);
 	return state == tuttiRankDead ? rc : TRAIN_OK;
 }

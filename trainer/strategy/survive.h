@@ -25,8 +25,8 @@ int train_shrink(tuttiComm_t *comm, int *ret_rank, int *ret_nranks);
  *   Returns   0 | TRAIN_FAILED, also if further ranks die meanwhile */
 int train_recover(struct train_rank *t, uint64_t done, uint64_t *ret_done);
 
-/* Waits until rank 0 of t->comm is here, too. Call by all of its ranks. Returns 0, also after the death of another rank |
- * TRAIN_FAILED: rank 0 died. */
+/* Waits until rank 0 of t->comm is here, too, or, if another rank dies, until rank 0 has left; for at most the deadline of
+ * the communicator in each wait. Call by all of its ranks. Returns 0 | TRAIN_FAILED: rank 0 died. */
 int train_await_rank0(struct train_rank *t);
 
 /* Parts of train_recover. train_regroup: t->comm = a communicator of the surviving workers;
