@@ -102,7 +102,8 @@ struct scene_shared {
 	/* the longest delay by which a sleep of the scene's process overran: a measure of how slow the
 	 * machine is */
 	_Atomic uint64_t delay_ns;
-	/* the longest time for which a rank waited for a processor; below half a second it may be of several waits */
+	/* the longest time for which a rank waited for a processor: 0, or half a second and more; of that the last half
+	 * second may be of several waits */
 	_Atomic uint64_t unrun_ns;
 	_Atomic bool late_join; /* a rank could not join before any fault: nothing was tested */
 	bool has_networks;
@@ -125,8 +126,11 @@ void scene_run(struct scene_shared *sh);
 struct scene_watch {
 	uint64_t due_ns; /* of the next look */
 	struct scene_turns {
-		uint64_t turns, waited_ns; /* of the main thread, as the kernel counts them */
-		uint64_t since_ns;         /* of the look that found them */
+		uint64_t ran_ns, waited_ns,
+			turns;     /* of the main thread, as the kernel counts them */
+		bool runnable;     /* it runs or waits for a processor */
+		uint64_t begin_ns; /* of the look; 0: there was none */
+		uint64_t since_ns; /* end of this look, or of the first one in this wait */
 	} rank[SCENE_RANKS];
 };
 void scene_watch_turns(struct scene_watch *w, const pid_t *pids, int n, uint64_t now,
