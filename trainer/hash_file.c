@@ -44,12 +44,17 @@ static bool has_records(FILE *file)
 
 /* The record of step `newest`, whose parameters this rank has: the rank that was to write it may have died before. A
  * worker that is handed shares has parameters of no step in common. */
-static void add_newest(FILE *file, struct train_rank *t, const char *path, uint64_t newest,
-		       uint64_t *last)
+static void add_newest(FILE *file, struct train_rank *t, const char *path, bool continued,
+		       uint64_t newest, uint64_t *last)
 {
 	if (*last >= newest || t->strategy->ask)
 		return;
-	if (*last && *last + 1 < newest)
+	if (continued && !*last && newest > 1)
+		fprintf(stderr,
+			"tutti-train: --hashes %s: the records begin with step %" PRIu64
+			"; those before are missing\n",
+			path, newest);
+	else if (continued && *last + 1 < newest)
 		fprintf(stderr,
 			"tutti-train: --hashes %s: the records end with step %" PRIu64
 			" and go on with step %" PRIu64 "; those between are missing\n",
@@ -75,7 +80,7 @@ int train_hash_file_open(struct train_rank *t, const char *path, uint64_t newest
 				  path);
 	if (!newest || !has_records(file)) {
 		fwrite(&head, sizeof(head), 1, file);
-		add_newest(file, t, path, newest, ret_last);
+		add_newest(file, t, path, false, newest, ret_last);
 		*ret_file = file;
 		return TRAIN_OK;
 	}
@@ -87,7 +92,7 @@ int train_hash_file_open(struct train_rank *t, const char *path, uint64_t newest
 				  "training could continue; give another",
 				  path, t->model.parameters);
 	}
-	add_newest(file, t, path, newest, ret_last);
+	add_newest(file, t, path, true, newest, ret_last);
 	*ret_file = file;
 	return TRAIN_OK;
 }

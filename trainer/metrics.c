@@ -123,6 +123,20 @@ static bool is_empty(FILE *file)
 	return !fseek(file, 0, SEEK_END) && ftell(file) <= 0;
 }
 
+/* The training goes on: only its record is incomplete. Call right behind the writes, which set errno. */
+static void complain_once(struct train_metrics *m, const struct train_config *config, uint64_t step)
+{
+	for (int i = 0; i < TRAIN_FILES; i++) {
+		if (!m->file[i] || m->error[i] || !ferror(m->file[i]))
+			continue;
+		m->error[i] = errno ? errno : EIO;
+		fprintf(stderr,
+			"tutti-train: --%s %s: step %" PRIu64
+			" cannot be written: %s; the training goes on\n",
+			options[i], path_of(config, i), step, strerror(m->error[i]));
+	}
+}
+
 /* A resumed training continues the files of the one before. */
 static int open_files(struct train_metrics *m, struct train_rank *t, bool append, uint64_t newest)
 {
@@ -138,7 +152,10 @@ static int open_files(struct train_metrics *m, struct train_rank *t, bool append
 	}
 	if (rc || !hashes)
 		return rc;
-	return train_hash_file_open(t, hashes, newest, &m->file[TRAIN_FILE_HASHES], &m->hashed);
+	rc = train_hash_file_open(t, hashes, newest, &m->file[TRAIN_FILE_HASHES], &m->hashed);
+	if (!rc)
+		complain_once(m, t->config, newest);
+	return rc;
 }
 
 int train_metrics_open(struct train_metrics *m, struct train_rank *t, bool append, uint64_t newest)
@@ -259,20 +276,6 @@ static void write_hashes(struct train_metrics *m, struct train_rank *t, uint64_t
 		return;
 	train_hash_file_write(m->file[TRAIN_FILE_HASHES], t, step);
 	m->hashed = step;
-}
-
-/* The training goes on: only its record is incomplete. */
-static void complain_once(struct train_metrics *m, const struct train_config *config, uint64_t step)
-{
-	for (int i = 0; i < TRAIN_FILES; i++) {
-		if (!m->file[i] || m->error[i] || !ferror(m->file[i]))
-			continue;
-		m->error[i] = errno ? errno : EIO;
-		fprintf(stderr,
-			"tutti-train: --%s %s: step %" PRIu64
-			" cannot be written: %s; the training goes on\n",
-			options[i], path_of(config, i), step, strerror(m->error[i]));
-	}
 }
 
 void train_metrics_write(struct train_metrics *m, struct train_rank *t,

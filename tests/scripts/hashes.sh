@@ -50,6 +50,16 @@ train --resume "$out/ck" --hashes "$out/cut"
 claim "a record that a death has cut off is dropped" has cut 10
 claim "... and missing records are reported" \
 	grep -q "^tutti-train: --hashes $out/cut: the records end with step 4 and go on with step 7;" "$out/err"
+head -c "$(($(bytes 0) + 30))" "$out/whole" >"$out/first"
+train --resume "$out/ck" --hashes "$out/first"
+claim "a file without a whole record is continued" has first 6
+claim "... and the missing first records are reported" \
+	grep -q "^tutti-train: --hashes $out/first: the records begin with step 7; those before are missing" "$out/err"
+train --np 4 --transport tcp --on-failure shrink --kill 0@12.75 --hashes /dev/full
+claim "the next rank 0 cannot write the record: it reports the error of this write" \
+	grep -q "^tutti-train: --hashes /dev/full: step 12 cannot be written: No space left on device;" "$out/err"
+claim "... once" [ "$(grep -c "step 12 cannot be written" "$out/err")" = 1 ]
+claim "... and the training fails at its end" ended 1 "^tutti-train: .*/dev/full: the file is incomplete: No space left on device"
 
 # ---- files that stay -------------------------------------------------------------------------------------------------
 
