@@ -13,7 +13,8 @@
  * Where ranks share cores, sums by reading were never faster by more than the cost of the exchanges
  * (n = 4 on 2 cores, 64 KiB to 64 MiB), so they are not tried; copying collectives use PSCW there
  * (single_copy_pscw.c) where slots do not take them. An allreduce of two ranks on ordinary memory goes by slots
- * (slot_pair.c), which were never slower (n = 2, 64 KiB to 16 MiB, near and distant cores). Of the other calls that
+ * (slot_pair.c), which were never slower (n = 2, 64 KiB to 16 MiB, near and distant cores). Broadcasts, gathers and
+ * short allgathers of two ranks by one post do not come here (is_posted in single_copy_pieces.c). Of the other calls that
  * slots take, only long alltoalls are tried: 4 MiB, 2, 4 and 8 ranks on 2 cores, times by reading to times by
  * slots: Xeon (cores with 2 MiB of their own) 0.78, 0.78, 0.70; EPYC 9004, 4 ranks, 1.2.
  *

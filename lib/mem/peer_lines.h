@@ -17,13 +17,15 @@ void tt_copy_from_peer(void *dst, const void *src, size_t bytes);
 void tt_copy_and_keep(void *dst, const void *src, size_t bytes);
 /* memcpy from memory with which the other core is busy, too: it copies from this one, or the bytes beside these */
 void tt_copy_ahead(void *dst, const void *src, size_t bytes);
-/* The same, from memory where the other core writes next: owns its lines (tt_own_lines) */
+/* memcpy from shared memory that another core has written and writes next: owns its lines (tt_own_lines) */
 void tt_copy_and_own(void *dst, void *src, size_t bytes);
 /* memcpy to shared memory that another core has read */
 void tt_copy_to_peer(void *dst, const void *src, size_t bytes);
-/* memcpy of a post of two ranks, of which one gives: 8 pages in turn, too. More ranks, which share cores, show no gain. */
-void tt_copy_from_giver(void *dst, const void *src, size_t bytes);
+/* tt_copy_to_peer of a post of pages between two ranks: 8 pages in turn, too. More ranks, which share cores, show no
+ * gain. */
 void tt_copy_to_taker(void *dst, const void *src, size_t bytes);
+/* tt_copy_from_peer of such a post, where one of the two ranks gives: 8 pages in turn, too */
+void tt_copy_from_giver(void *dst, const void *src, size_t bytes);
 
 /* reduce(dst, dst2, src, nsrc, bytes / width) of elements of `width` bytes, of sources that another core has written */
 void tt_reduce_from_peer(tt_reduce_fn *reduce, void *dst, void *dst2, const void *const *src,
