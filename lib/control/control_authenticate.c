@@ -238,17 +238,18 @@ static bool may_ask(const struct tt_dial_attempt *a)
 int tt_authenticate_await(struct tt_dial_attempt *a, uint64_t wait_ns,
 			  struct tt_sock_target **ret_to, struct tt_tls **ret_tls)
 {
-	uint64_t now = tt_now_ns(), until = now + wait_ns;
+	uint64_t now = tt_now_ns(), deadline = a->patience.deadline_ns, until = now + wait_ns;
 	int before = a->nrunning;
 
-	if (until > a->patience.deadline_ns)
-		until = a->patience.deadline_ns;
+	if (until > deadline)
+		until = deadline;
 	do {
 		struct pollfd pfds[TT_HANDSHAKES];
-		uint64_t left = until > now ? until - now : 0,
-			 slice = left < SLICE_NS ? left : SLICE_NS;
+		uint64_t slice = wait_ns < SLICE_NS ? wait_ns : SLICE_NS;
 		int rc = TT_TIMEOUT;
 
+		if (deadline < now + slice)
+			slice = deadline > now ? deadline - now : 0;
 		if (may_ask(a))
 			slice = 0;
 		poll_all(a, pfds, (int)((slice + 999999) / 1000000));
