@@ -331,8 +331,8 @@ void sim_check_failed_join(tuttiResult_t rc, uint64_t began_ns, bool awaited)
 
 /* ---- shrinks ----------------------------------------------------------------------------------- */
 
-/* Have all members of w that were never stopped begun this shrink at about this time? Returns their
- * number, 0: no */
+/* Have all members of w that were never stopped begun this shrink at about this time? Returns their number, 0: no,
+ * or one that was stopped may have gone on alone before, under TUTTI_SHRINK=any */
 static int count_together(const struct sim_comm *w)
 {
 	const struct sim_rank *me = &sim->job->rank[sim->process->number];
@@ -344,6 +344,8 @@ static int count_together(const struct sim_comm *w)
 					 ? other->shrink_ns - me->shrink_ns
 					 : me->shrink_ns - other->shrink_ns;
 
+		if (other->harmed && sim->minorities && other->shrunk_ns)
+			return 0;
 		if (other->harmed)
 			continue;
 		if (other->shrinks != me->shrinks || apart > SIM_TIMEOUT_NS / 2 - SIM_SECOND / 2)
