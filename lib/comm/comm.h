@@ -29,6 +29,7 @@
 /* channels of Send and Recv, one per port of a NIC with several ports */
 #define TT_P2P_CHANNELS 4
 #define TT_CHANNELS (TT_LANE_CHANNELS + TT_P2P_CHANNELS)
+_Static_assert(2 * TT_CHANNELS <= TT_DATA_CHANNELS, "links by tcp, and by NICs");
 #define TT_MAX_TRANSPORTS 8
 #define TT_PATHS 2
 

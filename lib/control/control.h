@@ -208,6 +208,7 @@ int tt_control_agree(struct tt_control *ctl, int code, const char *what, struct 
  * then call take: 1 a socket, which the caller owns, and its keys, known to these two ranks alone |
  * 0 not connected yet | < 0 broken, or the dial has failed or passed its deadline. once: a later
  * socket of the same channel is a new one, not the sign that the network has lost this one. */
+#define TT_DATA_CHANNELS 24 /* of a pair of ranks in a control, at most */
 int tt_control_dial(struct tt_control *ctl, int peer, int channel, uint64_t deadline_ns);
 int tt_control_take(struct tt_control *ctl, int peer, int channel, bool once, int *ret_fd,
 		    struct tt_data_keys *ret_keys);

@@ -283,7 +283,7 @@ static enum tt_verdict judge_monitor(const struct tt_control_endpoint *ep)
 	return tt_monitor_may_ask(ep) ? TT_V_WELCOME : TT_V_BUSY;
 }
 
-static enum tt_verdict judge(const struct tt_control_endpoint *ep, const struct tt_hello *h)
+static enum tt_verdict judge(struct tt_control_endpoint *ep, const struct tt_hello *h)
 {
 	const struct tt_control *ctl = tt_endpoint_find(ep, h->context);
 	size_t bytes;
@@ -299,10 +299,19 @@ static enum tt_verdict judge(const struct tt_control_endpoint *ep, const struct 
 	if (h->purpose == TT_P_RECORD)
 		return tt_directory_group(&ep->peers.directory, h->channel, &bytes) ? TT_V_WELCOME
 										    : TT_V_EARLY;
+	if (h->purpose == TT_P_REGISTER && wants_next(ctl, h))
+		return TT_V_EARLY;
 	if (h->purpose == TT_P_REGISTER)
-		return wants_next(ctl, h) ? TT_V_EARLY : TT_V_WELCOME;
+		return ctl->join.has_table && tt_conns_registering(ep) >= TT_LATE_CONNS
+			       ? TT_V_MANY
+			       : TT_V_WELCOME;
 	if (ctl && tt_control_rank(ctl, h->from) < 0)
 		return TT_V_EXCLUDED;
+	/* of any context: a rank that was shrunk away may name one that is to come */
+	if (h->purpose == TT_P_CONTROL && tt_conns_of(ep, h->from) >= TT_PEER_CONNS)
+		return TT_V_MANY;
+	if (h->purpose == TT_P_DATA && h->channel >= TT_DATA_CHANNELS)
+		return TT_V_OTHER_RANK;
 	if (!ctl && h->purpose == TT_P_DATA) /* maybe of a split that this rank has not completed */
 		return ep->forming ? TT_V_EARLY : TT_V_OTHER_RANK;
 	return TT_V_WELCOME;

@@ -333,6 +333,19 @@ static int refused(const struct tt_dial_attempt *a)
 	return tt_fail(TT_REMOTE, "rank %d: rank %d: %s", a->dial->me, a->dial->rank, a->last);
 }
 
+/* Has another thread connected to the rank meanwhile? The server takes only so many connections of this rank. */
+static bool is_connected(struct tt_control *ctl, const struct tt_dial *dial)
+{
+	bool connected;
+
+	if (dial->purpose != TT_P_CONTROL || !dial->known)
+		return false;
+	tt_control_lock(ctl);
+	connected = tt_conn_to(ctl->ep, dial->to.rank);
+	tt_control_unlock(ctl);
+	return connected;
+}
+
 /* Rounds until the rank turns up in this process, or a server at an address is authenticated. */
 static int try_until(struct tt_dial_attempt *a, struct tt_sock_target **ret_to,
 		     struct tt_duplex *ret_duplex)
@@ -344,6 +357,9 @@ static int try_until(struct tt_dial_attempt *a, struct tt_sock_target **ret_to,
 	for (;;) {
 		int rc;
 
+		/* a server takes the end of a handshake that has asked for this rank's death */
+		if (!a->nrunning && is_connected(ctl, dial))
+			return 0;
 		if (!dial->network &&
 		    tt_local_connect(ctl, dial, &a->patience, a->server_key, &ret_duplex->pipe))
 			return 0;
@@ -371,6 +387,12 @@ static int try_until(struct tt_dial_attempt *a, struct tt_sock_target **ret_to,
 			return rc == TT_USAGE ? refused(a) : rc;
 		pause = pause * 2 < PAUSE_MAX_NS ? pause * 2 : PAUSE_MAX_NS;
 	}
+}
+
+/* no connection: another thread of this rank has connected meanwhile */
+static bool is_empty(const struct tt_duplex *duplex)
+{
+	return !duplex->tls && !duplex->pipe;
 }
 
 static void write_hello(const struct tt_control *ctl, struct tt_dial *dial)
@@ -412,7 +434,7 @@ int tt_attempt_go_on(struct tt_control *ctl, struct tt_dial_attempt *a,
 	a->ctl = ctl;
 	a->patience = patience_of(ctl, a->dial);
 	rc = try_until(a, &to, ret_duplex);
-	if (!rc)
+	if (!rc && !is_empty(ret_duplex))
 		note_choice(ctl, a->dial, to);
 	return rc;
 }
@@ -426,7 +448,7 @@ int tt_control_connect(struct tt_control *ctl, struct tt_dial *dial, struct tt_d
 		return rc;
 	rc = tt_attempt_go_on(ctl, &a, ret_duplex);
 	tt_authenticate_end(&a);
-	if (!rc)
+	if (!rc && !is_empty(ret_duplex))
 		memcpy(dial->server_key, a.server_key, TT_PUBLIC_KEY);
 	return rc;
 }
@@ -448,7 +470,7 @@ int tt_endpoint_use(struct tt_control_endpoint *ep, uint64_t context, struct tt_
 
 int tt_control_use(struct tt_control *ctl, struct tt_duplex duplex, int peer)
 {
-	return tt_endpoint_use(ctl->ep, ctl->context, duplex, peer);
+	return is_empty(&duplex) ? 0 : tt_endpoint_use(ctl->ep, ctl->context, duplex, peer);
 }
 
 /* ---- connections to neighbors ---------------------------------------------------------------- */

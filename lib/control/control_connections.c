@@ -117,6 +117,24 @@ struct tt_conn *tt_conn_registered(struct tt_control_endpoint *ep, int peer)
 	return c;
 }
 
+int tt_conns_of(struct tt_control_endpoint *ep, int peer)
+{
+	int n = 0;
+
+	for (const struct tt_conn *c = *bucket_of(&ep->index, peer); c; c = c->next_of_bucket)
+		n += !c->dead && !c->registration && c->peer == peer;
+	return n;
+}
+
+int tt_conns_registering(const struct tt_control_endpoint *ep)
+{
+	int n = 0;
+
+	for (const struct tt_conn *c = ep->conns; c; c = c->next)
+		n += !c->dead && c->registration && !c->registered;
+	return n;
+}
+
 void tt_conn_confirm(struct tt_control_endpoint *ep, struct tt_conn *conn)
 {
 	take_out(ep, conn);

@@ -118,6 +118,12 @@ struct tt_conn {
 	uint8_t public_key[TT_PUBLIC_KEY];
 };
 
+/* Control connections that a peer may have here. A pair of ranks uses one; more come from threads that dial at
+ * the same time. */
+#define TT_PEER_CONNS 8
+/* ... and registrations that come after the table, of all ranks, until they end */
+#define TT_LATE_CONNS 64
+
 #define TT_CONN_BUCKETS 16
 
 /* control_connections.c: the connections of an endpoint, besides their list */
@@ -316,6 +322,9 @@ struct tt_conn *tt_conn_from(struct tt_control_endpoint *ep, int peer);
 bool tt_conn_is_open(struct tt_control_endpoint *ep, int peer);
 /* Rank 0: the connection by which a rank has registered; NULL: none */
 struct tt_conn *tt_conn_registered(struct tt_control_endpoint *ep, int peer);
+/* The open connections of a peer that are no registrations; registrations that rank 0 has not accepted */
+int tt_conns_of(struct tt_control_endpoint *ep, int peer);
+int tt_conns_registering(const struct tt_control_endpoint *ep);
 /* The peer confirms the connection that it dialed: this rank can use the connection from now on. */
 void tt_conn_confirm(struct tt_control_endpoint *ep, struct tt_conn *conn);
 /* Close it, without an event for anybody. */
@@ -447,8 +456,9 @@ struct tt_dial {
 	/* set by tt_control_connect */
 	uint8_t hello[TT_HELLO_BYTES], server_key[TT_PUBLIC_KEY];
 };
-/* Connect to a rank whose business card is known, and authenticate. 0 | TT_REMOTE, TT_TIMEOUT,
- * TT_SYSTEM | the code that broke the control */
+/* Connect to a rank whose business card is known, and authenticate. 0; nothing in *ret_duplex: another thread
+ * has connected this rank's control to the peer | TT_REMOTE, TT_TIMEOUT, TT_SYSTEM | the code that broke the
+ * control */
 int tt_control_connect(struct tt_control *ctl, struct tt_dial *dial, struct tt_duplex *ret_duplex);
 struct tt_dial_attempt;
 /* The parts of tt_control_connect. begin: find the addresses; end_ns is the deadline, and may be changed. go_on: until
@@ -459,6 +469,7 @@ int tt_attempt_go_on(struct tt_control *ctl, struct tt_dial_attempt *a,
 /* Use the connection to a peer that this rank has dialed, for a context; locked. 0 | TT_SYSTEM */
 int tt_endpoint_use(struct tt_control_endpoint *ep, uint64_t context, struct tt_duplex duplex,
 		    int peer);
+/* ... for ctl, if the dial brought one; locked. 0 | TT_SYSTEM */
 int tt_control_use(struct tt_control *ctl, struct tt_duplex duplex, int peer);
 /* A dial of a rank of ctl, to be completed */
 struct tt_dial tt_dial_of(struct tt_control *ctl, int rank, enum tt_purpose purpose,
@@ -570,8 +581,8 @@ struct tt_outstanding_dial { /* a connection of messages (TT_P_CONTROL), or a qu
 };
 
 /* Connect as tt_control_connect, but go on with the outstanding dial of an earlier call, if any; at the deadline leave a
- * dial whose server has to answer to the service thread. dial->hello and server_key stay unset. 0, *ret_duplex |
- * TT_TIMEOUT, maybe with a dial left | else as tt_control_connect. Not locked */
+ * dial whose server has to answer to the service thread. dial->hello and server_key stay unset. TT_TIMEOUT, maybe with
+ * a dial left | else as tt_control_connect. Not locked */
 int tt_dials_connect(struct tt_control *ctl, struct tt_dial *dial, struct tt_duplex *ret_duplex);
 /* Locked. Go on with outstanding dials, returns the next time due (thread: service); end all; bytes of memory */
 uint64_t tt_dials_timers(struct tt_control_endpoint *ep, uint64_t now);

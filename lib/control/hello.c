@@ -70,6 +70,7 @@ int tt_verdict_fail(enum tt_verdict verdict)
 		[TT_V_IMPOSTOR] = "this rank's key is not the one that rank 0 has registered",
 		[TT_V_EXCLUDED] = "this rank is no member of the communicator there",
 		[TT_V_BUSY] = "other monitors ask the job already; ask again later",
+		[TT_V_MANY] = "the other side has as many connections as it takes already",
 	};
 
 	if (verdict >= TT_VERDICTS || !why[verdict])

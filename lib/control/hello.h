@@ -40,6 +40,7 @@ enum tt_verdict {
 	TT_V_IMPOSTOR,   /* the client lacks the key of the rank that it claims to be */
 	TT_V_EXCLUDED,   /* the client is no member of the communicator */
 	TT_V_BUSY,       /* as many monitors as may ask at a time ask already */
+	TT_V_MANY,       /* the client has as many connections as it may have: dial again */
 	TT_VERDICTS
 };
 

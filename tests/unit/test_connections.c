@@ -414,6 +414,67 @@ static int dial_until_the_deadline(struct control_job *m, int rank, struct tt_co
 	return rc == TT_TIMEOUT && tt_control_take(ctl, 1, 0, false, &fd, &keys) == rc ? 0 : 1;
 }
 
+#define REACHING 32
+
+struct reacher {
+	struct tt_control *ctl;
+	int rc;
+	char text[1000];
+};
+
+/* Rank 5 is no neighbor of rank 3. */
+static void *reach_rank_3(void *arg)
+{
+	struct reacher *r = arg;
+
+	r->rc = tt_control_reach(r->ctl, 3, 5, 3, tt_deadline_ns(HOLD_MS));
+	if (r->rc)
+		snprintf(r->text, sizeof(r->text), "%s", tt_error_text());
+	return NULL;
+}
+
+static int reach_at_once(struct control_job *m, int rank, struct tt_control *ctl)
+{
+	struct reacher r[REACHING];
+	pthread_t thread[REACHING];
+	int failed = 0, most;
+
+	for (int i = 0; i < REACHING && rank == 5; i++) {
+		r[i].ctl = ctl;
+		failed += pthread_create(&thread[i], NULL, reach_rank_3, &r[i]) != 0;
+	}
+	for (int i = 0; i < REACHING && rank == 5 && !failed; i++) {
+		pthread_join(thread[i], NULL);
+		if (r[i].rc)
+			snprintf(m->report[5].text, sizeof(m->report[5].text), "%s", r[i].text);
+	}
+	failed += *m->report[rank].text != 0;
+	if (tt_control_allgather(ctl, NULL, 0, NULL, tt_deadline_ns(HOLD_MS)))
+		return 1;
+	tt_control_lock(ctl);
+	most = rank == 3 ? tt_conns_of(ctl->ep, 5) : 1;
+	tt_control_unlock(ctl);
+	if (most < 1 || most > TT_PEER_CONNS)
+		failed += snprintf(m->report[rank].text, sizeof(m->report[rank].text),
+				   "%d connections", most);
+	/* no rank leaves before */
+	return failed || tt_control_allgather(ctl, NULL, 0, NULL, tt_deadline_ns(HOLD_MS));
+}
+
+/* Beyond the connections that rank 3 takes of rank 5, threads use one that another has made. */
+Test(connections, threads_that_dial_a_rank_at_once_are_all_connected, .timeout = 60)
+{
+	for (int threads = 0; threads < 2; threads++) {
+		struct control_job m = { .n = 12, .threads = threads, .body = reach_at_once };
+
+		control_job_run(&m);
+		for (int r = 0; r < m.n; r++)
+			cr_assert(m.report[r].joined == 0 && m.report[r].rc == 0,
+				  "rank %d: %d %d %s", r, m.report[r].joined, m.report[r].rc,
+				  m.report[r].text);
+	}
+}
+
 Test(connections, a_dial_that_fails_names_the_rank_and_its_addresses, .timeout = 60)
 {
 	struct control_job m = { .n = 3, .body = dial_until_the_deadline };

@@ -345,6 +345,100 @@ Test(dials, a_rank_leaves_without_waiting_for_one_and_is_not_called_dead, .timeo
 		cr_assert_eq(m.report[r].rc, 0, "rank %d: %s", r, m.report[r].text);
 }
 
+/* ---- the server takes no more connections ----------------------------------------------------- */
+
+/* Connections of the client that it does not use */
+static int hold(struct tt_control *ctl, struct tt_duplex held[TT_PEER_CONNS])
+{
+	int rc = 0;
+
+	for (int i = 0; i < TT_PEER_CONNS && !rc; i++) {
+		struct tt_dial dial = tt_dial_of(ctl, SERVER, TT_P_CONTROL,
+						 tt_deadline_ns(LIMIT_MS));
+
+		dial.known = false;
+		rc = tt_control_connect(ctl, &dial, &held[i]);
+	}
+	return rc;
+}
+
+/* Calls until the server refuses the connection. Returns 1 unless all of them end at their deadlines. */
+static int be_refused(struct tt_control *ctl)
+{
+	uint64_t until = tt_deadline_ns(LIMIT_MS);
+	atomic_bool stop = false;
+	bool refused = false;
+	int rc = TT_TIMEOUT;
+
+	while (rc == TT_TIMEOUT && !refused && tt_now_ns() < until) {
+		rc = tt_control_reach_rank(ctl, SERVER, tt_deadline_ns(SHORT_MS), &stop);
+		refused = strstr(tt_error_text(), "as many connections");
+	}
+	return rc != TT_TIMEOUT || !refused;
+}
+
+static void *reach_server(void *arg)
+{
+	uint64_t deadline_ns = tt_deadline_ns(LIMIT_MS);
+	atomic_bool stop = false;
+	int rc = tt_control_reach_rank(arg, SERVER, deadline_ns, &stop);
+
+	return rc || tt_now_ns() >= deadline_ns ? arg : NULL;
+}
+
+/* A call dials until another thread connects. Returns 1 for a fault. */
+static int connect_meanwhile(struct tt_control *ctl, struct tt_duplex held[TT_PEER_CONNS])
+{
+	void *failed = ctl;
+	bool dials = false;
+	pthread_t thread;
+	int rc = 0;
+
+	if (pthread_create(&thread, NULL, reach_server, ctl))
+		return 1;
+	while (!dials) {
+		tt_control_lock(ctl);
+		dials = tt_set_has(ctl->ep->peers.dialed, SERVER);
+		for (int i = 0; dials && !rc && i < TT_PEER_CONNS; i++)
+			rc = tt_control_use(ctl, held[i], SERVER);
+		tt_control_unlock(ctl);
+		sleep_ms(1);
+	}
+	pthread_join(thread, &failed);
+	return rc || failed;
+}
+
+static int refuse_more(struct control_job *m, int rank, struct tt_control *ctl)
+{
+	struct tt_duplex held[TT_PEER_CONNS];
+	int wrong = 0, descriptors;
+
+	if (rank == SERVER && control_job_reached(m, CLIENT, ASKED, LIMIT_MS))
+		keep_client_waiting(m, rank, ctl);
+	if (rank == CLIENT) {
+		wrong = hold(ctl, held);
+		m->report[CLIENT].progress = ASKED;
+		descriptors = count_descriptors();
+		wrong |= !control_job_reached(m, SERVER, BUSY, LIMIT_MS) || dial_in_vain(ctl);
+		m->report[CLIENT].progress = DIALED;
+		wrong |= !ends(ctl) || is_connected(ctl, SERVER) || be_refused(ctl) || !ends(ctl) ||
+			 connect_meanwhile(ctl, held) || !is_connected(ctl, SERVER) ||
+			 has_outstanding(ctl) || count_descriptors() != descriptors;
+		m->report[CLIENT].progress = DONE;
+	}
+	return wrong || !control_job_reached(m, CLIENT, DONE, LIMIT_MS);
+}
+
+Test(dials, one_that_is_refused_for_too_many_connections_ends_and_later_calls_use_one_of_them,
+     .timeout = 60)
+{
+	struct control_job m = { .n = RANKS, .body = refuse_more };
+
+	control_job_run(&m);
+	for (int r = 0; r < RANKS; r++)
+		cr_assert_eq(m.report[r].rc, 0, "rank %d: %s", r, m.report[r].text);
+}
+
 /* ---- questions ------------------------------------------------------------------------------- */
 
 static bool is_known(struct tt_control *ctl, int rank)

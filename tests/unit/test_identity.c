@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "control/control_internal.h"
+#include "tests/support/descriptors.h"
 #include "tests/support/harness_control.h"
 #include "tests/support/tls_pair.h"
 
@@ -388,6 +389,76 @@ static int answer_as_rank_1(struct control_job *m, int rank, struct tt_control *
 Test(identity, a_client_refuses_a_rank_that_claims_to_be_another, .timeout = 60)
 {
 	struct control_job m = { .n = 3, .body = answer_as_rank_1 };
+
+	control_job_run(&m);
+	ASSERT_GOOD(m);
+}
+
+/* ---- connections without a purpose ------------------------------------------------------------ */
+
+/* Rank 2 as a control of the number, which rank 0 may not have */
+static int open_as(struct tt_control *ctl, enum tt_purpose purpose, int channel, uint64_t context,
+		   struct tt_duplex *ret_duplex)
+{
+	struct tt_dial dial = { .me = 2,
+				.purpose = purpose,
+				.channel = channel,
+				.network = true,
+				.deadline_ns = tt_deadline_ns(1000) };
+	uint64_t own = ctl->context;
+	int rc;
+
+	tt_directory_get(&ctl->ep->peers.directory, 0, &dial.to);
+	ctl->context = context;
+	rc = tt_control_connect(ctl, &dial, ret_duplex);
+	ctl->context = own;
+	return rc;
+}
+
+/* Opens connections until rank 0 refuses one, and keeps them; returns their number. */
+static int open_many(struct tt_control *ctl, enum tt_purpose purpose, bool unknown)
+{
+	struct tt_duplex duplex;
+	int n = 0;
+
+	while (n < 200 && !open_as(ctl, purpose, n, unknown ? 77 + (uint64_t)n : 0, &duplex))
+		n++;
+	return n;
+}
+
+/* Of 3 ranks, rank 2 has a connection to rank 0 from the join. */
+static int hoard(struct control_job *m, int rank, struct tt_control *ctl)
+{
+	int before = count_descriptors(), data = 0, control = 0, late = 0;
+
+	if (all_meet(m, rank, ctl))
+		return 1;
+	if (rank == 2) {
+		data = open_many(ctl, TT_P_DATA, false);
+		control = open_many(ctl, TT_P_CONTROL, true);
+		control += open_many(ctl, TT_P_CONTROL, false);
+		late = open_many(ctl, TT_P_REGISTER, false);
+		if (data != TT_DATA_CHANNELS || control != TT_PEER_CONNS - 1 ||
+		    late != TT_LATE_CONNS) {
+			tt_fail(TT_INTERNAL, "%d of data, %d of control, %d registrations: %s",
+				data, control, late, tt_error_text());
+			return fail(m, rank);
+		}
+		atomic_store(&m->report[2].progress, 1);
+		return all_meet(m, rank, ctl);
+	}
+	control_job_reached(m, 2, 1, LONG_MS);
+	if (rank == 0 &&
+	    count_descriptors() > before + TT_DATA_CHANNELS + TT_PEER_CONNS - 1 + TT_LATE_CONNS) {
+		tt_fail(TT_INTERNAL, "%d descriptors, %d before", count_descriptors(), before);
+		return fail(m, rank);
+	}
+	return all_meet(m, rank, ctl);
+}
+
+Test(identity, a_rank_holds_a_bounded_number_of_connections_at_another, .timeout = 60)
+{
+	struct control_job m = { .n = 3, .body = hoard };
 
 	control_job_run(&m);
 	ASSERT_GOOD(m);
