@@ -32,7 +32,8 @@ static void leave(struct sim_comm *w)
 	me->aborted_in = w->key;
 	rc = how == 1 ? tuttiCommAbort(w->comm) : tuttiCommDestroy(w->comm);
 	sim_check_call(NULL, how == 1 ? "abort" : "destroy", rc, began,
-		       how == 1 ? SIM_ABORT_NS : SIM_TIMEOUT_NS + SIM_SLACK_NS);
+		       how == 1 ? SIM_ABORT_NS + (uint64_t)w->n * sim_handshake_ns()
+				: SIM_TIMEOUT_NS + SIM_SLACK_NS);
 }
 
 static tuttiResult_t shrink(struct sim_comm *w)

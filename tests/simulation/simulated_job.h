@@ -37,7 +37,8 @@
 #define SIM_DEPARTURES 512
 #define SIM_TIMEOUT_NS (10 * SIM_SECOND) /* TUTTI_TIMEOUT_MS */
 #define SIM_SLACK_NS SIM_SECOND          /* answers of others at the deadline, and delays */
-#define SIM_ABORT_NS (250 * SIM_MS)    /* of an abort, which waits 200 ms at most for slow ranks */
+/* of an abort, which waits 200 ms at most for slow ranks; and for this rank's own handshakes */
+#define SIM_ABORT_NS (250 * SIM_MS)
 #define SIM_NOTICE_NS (2 * SIM_SECOND) /* tuttiCommRankState(3): a death is known within 2 s */
 #define SIM_LINGER_NS (2 * SIM_SECOND) /* rank 0 of a failed join awaits the next late rank */
 
