@@ -91,7 +91,7 @@ static void check_states(const struct sim_comm *w)
 }
 
 /* A rank that was killed or has left is known as that to all, also to those that have no connection to
- * it, if rank 0 lives and connects all. */
+ * it, if rank 0 lives, has not left and connects all. */
 void sim_check_departed(const struct sim_comm *w)
 {
 	const struct sim_job *job = sim->job;
@@ -106,7 +106,8 @@ void sim_check_departed(const struct sim_comm *w)
 		tuttiRankState_t state, want = other->process.dead ? tuttiRankDead : tuttiRankLeft;
 		bool killed_leaving = other->process.dead && r == w->departed;
 
-		if (!other->process.dead && r != w->departed)
+		if ((!other->process.dead && r != w->departed) ||
+		    (r && job->rank[w->member[0]].left_ns))
 			continue;
 		if (tuttiCommRankState(w->comm, r, &state) ||
 		    (state != want && !(killed_leaving && state == tuttiRankLeft)))
