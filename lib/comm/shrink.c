@@ -210,22 +210,12 @@ static uint64_t digest_of(const bool *excluded, int nranks)
 	return digest;
 }
 
-/* The ranks of the caller's list, and those that have left before. 0 | TT_SYSTEM */
-static int note_ranks(struct tt_shrink *a, const bool *excluded)
+/* Bar the ranks of the caller's list. 0 | TT_SYSTEM */
+static int bar_listed(struct tt_shrink *a, const bool *excluded)
 {
-	int n = a->parent->nranks;
-
-	for (int r = 0; a->listed && r < n; r++)
+	for (int r = 0; a->listed && r < a->parent->nranks; r++)
 		if (excluded[r] && bar(a, r))
 			return TT_SYSTEM;
-	for (int r = tt_am_next_left(a->parent->am, 0); r < n;
-	     r = tt_am_next_left(a->parent->am, r + 1)) {
-		struct tt_shrink_peer *p = tt_shrink_note(a, r);
-
-		if (!p)
-			return TT_SYSTEM;
-		p->left_before = true;
-	}
 	return 0;
 }
 
@@ -258,7 +248,7 @@ int tt_comm_shrink(tuttiComm_t parent, const bool *excluded, int nexcluded,
 	a.pause_ns = 2 * a.slice_ns;
 	a.buffer = malloc(TT_AM_DECISION_BYTES(n));
 	if (made && a.buffer)
-		rc = (rc = note_ranks(&a, excluded)) ? rc : shrink(&a, config, ret_comm);
+		rc = (rc = bar_listed(&a, excluded)) ? rc : shrink(&a, config, ret_comm);
 	else
 		tt_fail(TT_SYSTEM, "rank %d: no memory to shrink %zu ranks", parent->rank, n);
 	parent->shrink_epoch = a.epoch;

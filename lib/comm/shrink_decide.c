@@ -314,12 +314,12 @@ static int check_list(const struct tt_shrink *a)
 	return 0;
 }
 
-/* Did others complete the communicator that this rank keeps? */
+/* Did others complete the communicator that this rank keeps? A member that left may have, no other rank. */
 static int check_left(const struct tt_shrink *a)
 {
 	for (int r = a->kept ? tt_am_next_left(a->parent->am, 0) : a->parent->nranks;
 	     r < a->parent->nranks; r = tt_am_next_left(a->parent->am, r + 1))
-		if (!tt_shrink_peer(a, r)->left_before)
+		if (!tt_shrink_peer(a, r)->barred)
 			return tt_fail(
 				TT_REMOTE,
 				"rank %d: rank %d left the old communicator during this rank's tuttiCommShrink: the "

@@ -21,7 +21,6 @@ enum tt_shrink_phase {
  * those that are barred. */
 struct tt_shrink_peer {
 	bool barred;       /* on the caller's list, or no member of the latest decision */
-	bool left_before;  /* this call */
 	bool silent;       /* the rank did not answer the latest query in time */
 	bool known;        /* the rank has answered in this attempt, or is silent */
 	bool answered;     /* the rank has answered the latest query */

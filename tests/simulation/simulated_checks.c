@@ -325,7 +325,9 @@ void sim_check_failed_join(tuttiResult_t rc, uint64_t began_ns, bool awaited)
 		return;
 	if (me->process.number == 0)
 		check_awaited(rc);
-	else if (awaited && (rc == tuttiTimeout || sim->now_ns - began_ns > SIM_NOTICE_NS))
+	else if (awaited &&
+		 (rc == tuttiTimeout ||
+		  sim->now_ns - began_ns > SIM_NOTICE_NS + sim->job->n * sim_handshake_ns()))
 		sim_fail("a late rank does not learn within %.3f s that the join has failed: %s",
 			 1e-9 * (double)(sim->now_ns - began_ns), tuttiGetLastError(NULL));
 }
