@@ -246,10 +246,8 @@ void sim_check_call(const struct sim_comm *w, const char *what, tuttiResult_t rc
 		return;
 	if (!text[0])
 		sim_fail("%s: error %d without a sentence", what, rc);
-	if (w && me->failed_in != w->key) {
-		me->failed_in = w->key;
-		me->failed_ns = sim->now_ns;
-	}
+	if (w)
+		sim_note_failure(w);
 	sim_check_text(w, what, text);
 	if ((!sim_any_harmed() || (w && is_of_others(w))) && !sim_lacks_holders())
 		sim_fail("%s failed without a fault: %s", what, text);

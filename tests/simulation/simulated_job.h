@@ -81,8 +81,6 @@ struct sim_rank {
 	uint64_t left_ns;    /* its first departure from a communicator */
 	uint64_t succeeded_ns,
 		succeeded_in; /* its latest successful call: when; key of the communicator */
-	uint64_t failed_ns,
-		failed_in; /* the first failed call in the latest communicator with one */
 	/* its latest shrink: of what, its begin and end, the communicators before it, the size of the new one */
 	const struct sim_comm *shrinking;
 	uint64_t shrink_ns, shrunk_ns;
@@ -112,6 +110,11 @@ struct record {
 };
 
 /* A rank has begun to leave a communicator. */
+/* The first failed call of any rank in a communicator */
+struct sim_failure {
+	uint64_t key, ns;
+};
+
 struct sim_departure {
 	uint64_t origin;
 	int process;
@@ -150,6 +153,8 @@ struct sim_job {
 	} cut;
 	struct sim_departure departures[SIM_DEPARTURES];
 	int ndepartures;
+	struct sim_failure failures[SIM_DEPARTURES];
+	int nfailures;
 	struct record records[SIM_RECORDS];
 	int nrecords;
 	int failed; /* sentences */
@@ -177,6 +182,8 @@ void sim_check_shrink(const struct sim_comm *comm, tuttiResult_t rc, int n);
 
 /* ---- simulated_silence.c --------------------------------------------------------------------- */
 
+/* A call in w has failed. */
+void sim_note_failure(const struct sim_comm *w);
 /* This rank begins to leave w. */
 void sim_depart(const struct sim_comm *w);
 /* When did a member of w leave it or die last, of which no chain of neighbors could tell this rank? 0: none did */

@@ -48,6 +48,17 @@ void sim_depart(const struct sim_comm *w)
 									      sim->now_ns };
 }
 
+void sim_note_failure(const struct sim_comm *w)
+{
+	struct sim_job *job = sim->job;
+
+	for (int i = 0; i < job->nfailures; i++)
+		if (job->failures[i].key == w->key)
+			return;
+	if (job->nfailures < SIM_DEPARTURES)
+		job->failures[job->nfailures++] = (struct sim_failure){ w->key, sim->now_ns };
+}
+
 /* Gone from w, since before_ns */
 static bool is_gone(const struct sim_comm *w, int process, uint64_t before_ns)
 {
@@ -83,12 +94,9 @@ static struct carriers find_carriers(const struct sim_comm *w)
 	struct carriers c = { .w = w };
 	uint64_t failed_ns = sim->now_ns, made_ns;
 
-	for (int r = 0; r < w->n; r++) {
-		const struct sim_rank *member = &sim->job->rank[w->member[r]];
-
-		if (member->failed_in == w->key && member->failed_ns < failed_ns)
-			failed_ns = member->failed_ns;
-	}
+	for (int i = 0; i < sim->job->nfailures; i++)
+		if (sim->job->failures[i].key == w->key)
+			failed_ns = sim->job->failures[i].ns;
 	made_ns = failed_ns > EARLIER_NS ? failed_ns - EARLIER_NS : 0;
 	for (int r = 0; r < w->n; r++) {
 		c.silent[r] = is_silent(w->member[r], made_ns);
