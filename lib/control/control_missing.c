@@ -17,7 +17,6 @@
 #define MOST_REASONS 3 /* in one text; the other ranks are counted */
 /* at a deadline: ranks without an answer by then are silent; errors come within a second of it */
 #define ANSWER_NS (TT_SECOND * 3 / 4)
-#define STOPPED_NS TT_SECOND /* as in run/wait.c */
 
 /* ---- silent ranks ---------------------------------------------------------------------------- */
 
@@ -38,15 +37,17 @@ static void await_until(struct tt_control *ctl, uint64_t since_ns, uint64_t dead
 	} while (silent && !ctl->broken && tt_endpoint_await(ctl->ep, deadline_ns));
 }
 
-/* This process was stopped, too, if it wakes long after the deadline: then answers that have come meanwhile are read. */
+/* This process was stopped or starved, too, if it wakes after the deadline: then answers that have come meanwhile are
+ * read, for at most as long as it is late. */
 static void await_answers(struct tt_control *ctl, uint64_t since_ns, uint64_t deadline_ns)
 {
-	uint64_t now;
+	uint64_t now, late, wait = deadline_ns - since_ns;
 
 	await_until(ctl, since_ns, deadline_ns);
 	now = tt_now_ns();
-	if (now > deadline_ns + STOPPED_NS)
-		await_until(ctl, since_ns, now + deadline_ns - since_ns);
+	late = now > deadline_ns ? now - deadline_ns : 0;
+	if (late)
+		await_until(ctl, since_ns, now + (late < wait ? late : wait));
 }
 
 /* The reason why rank does not answer, from a connection to it or to another rank of its host. */
