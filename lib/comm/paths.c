@@ -28,13 +28,10 @@ static int dial(void *ctx, int peer, int channel)
 
 static int take(void *ctx, int peer, int channel, int *ret_fd, struct tt_data_keys *ret_keys)
 {
-	tuttiComm_t c = ctx;
-
-	return tt_control_take(c->ctl, peer, channel, false, ret_fd, ret_keys);
+	return tt_control_take(((tuttiComm_t)ctx)->ctl, peer, channel, false, ret_fd, ret_keys);
 }
 
-/* Links by NICs exist beside links by tcp: their sockets have other channel numbers, introduce two queue
- * pairs, and end. */
+/* Links by NICs exist beside links by tcp: their sockets have other numbers, and end after the queue pairs are connected. */
 static int dial_nic(void *ctx, int peer, int channel)
 {
 	return dial(ctx, peer, TT_CHANNELS + channel);
@@ -42,9 +39,8 @@ static int dial_nic(void *ctx, int peer, int channel)
 
 static int take_nic(void *ctx, int peer, int channel, int *ret_fd, struct tt_data_keys *ret_keys)
 {
-	tuttiComm_t c = ctx;
-
-	return tt_control_take(c->ctl, peer, TT_CHANNELS + channel, true, ret_fd, ret_keys);
+	return tt_control_take(((tuttiComm_t)ctx)->ctl, peer, TT_CHANNELS + channel, true, ret_fd,
+			       ret_keys);
 }
 
 static int allgather(void *ctx, const void *mine, size_t bytes, void *all)

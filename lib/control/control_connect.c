@@ -333,7 +333,7 @@ static int refused(const struct tt_dial_attempt *a)
 	return tt_fail(TT_REMOTE, "rank %d: rank %d: %s", a->dial->me, a->dial->rank, a->last);
 }
 
-/* Has another thread connected to the rank meanwhile? The server takes only so many connections of this rank. */
+/* Has another thread connected to the rank meanwhile? The server accepts TT_PEER_CONNS of this rank at most. */
 static bool is_connected(struct tt_control *ctl, const struct tt_dial *dial)
 {
 	bool connected;
@@ -357,7 +357,7 @@ static int try_until(struct tt_dial_attempt *a, struct tt_sock_target **ret_to,
 	for (;;) {
 		int rc;
 
-		/* a server takes the end of a handshake that has asked for this rank's death */
+		/* not while one runs: behind a hello the server takes its end for this rank's death */
 		if (!a->nrunning && is_connected(ctl, dial))
 			return 0;
 		if (!dial->network &&

@@ -23,7 +23,7 @@
 #define ROOT_PORT 29791 /* rank 0 listens here, rank 1 at the next port */
 
 /* The relay forges: a frame, a frame in a record, verdicts, an alert; sends bytes twice; loses some; ends the
- * connection behind exactly so many bytes. */
+ * connection behind exactly that number of bytes. */
 enum wire_kind {
 	WIRE_FRAME = 1,
 	WIRE_RECORD,

@@ -509,10 +509,9 @@ static void copy_and_own(void *dst, const void *src, size_t bytes)
 /* The source is read, and lines of it may be stored as they are. Groups of 16 and 8 pages, and lengths around them */
 Test(copy, a_copy_between_cores_is_right_and_changes_no_source, .timeout = 60)
 {
-	enum { GROUP = 16 * 4096, MOST_BYTES = 2 * GROUP + 4000, COPIES = 7 };
-	static unsigned char to[MOST_BYTES + 2], from[MOST_BYTES + 64], before[sizeof(from)];
-	static const size_t lengths[] = { 0,     337,           4097,      GROUP / 2, GROUP / 2 + 1,
-					  GROUP, GROUP * 3 / 2, MOST_BYTES };
+	enum { HALF = 8 * 4096, GROUP = 2 * HALF, ALL = 2 * GROUP + 4000, COPIES = 7 };
+	static unsigned char to[ALL + 2], from[ALL + 64], before[sizeof(from)];
+	static const size_t lengths[] = { 0, 337, 4097, HALF, HALF + 1, GROUP, 3 * HALF, ALL };
 	void (*const copies[])(void *, const void *,
 			       size_t) = { tt_copy_from_peer, tt_copy_from_giver, tt_copy_and_keep,
 					   tt_copy_ahead,     tt_copy_to_peer,    tt_copy_to_taker,
